@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from allranks.cli.report.goodput import summary
+from allranks.core.insights.goodput import Activity, Goodput, Span
 from tests.support import until
 
 # Every tenth step is kept; it dies in steps 27 and 48, so that it does 8 and 9 of them twice.
@@ -121,3 +123,9 @@ def test_wrong_use(shared):
         assert (done.returncode, done.stdout) == (2, "")
         assert said in done.stderr
         assert "hint" in done.stderr
+
+
+def test_a_summary_without_other_parts_has_no_brackets():
+    spans = (Span(Activity.COMPUTING, 0.0, 100.0, 1), Span(Activity.FINALIZING, 100.0, 100.04, 1))
+    assert summary(Goodput(spans)) == "100.0%"
+    assert summary(Goodput((*spans, Span(Activity.HANG, 101.0, 126.0, 1)))) == "80.0% (hang 25.0 s)"

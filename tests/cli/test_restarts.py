@@ -135,3 +135,17 @@ def test_a_spot_job_is_preempted_by_a_regular_one(allranks: Allranks):
     assert (job["status"], job["attempts"], job["launches"]) == ("Completed", 2, 2)
     (asked,) = events(allranks, "cheap", "preempt_asked")
     assert asked["data"] == {"by": "local", "message": "dear waits in the queue"}
+
+
+@pytest.mark.slow
+@pytest.mark.end_to_end
+def test_an_attempt_says_what_it_continues_with(shared: Allranks):
+    keeps = 'test $ALLRANKS_ATTEMPT = 2 || { echo 1 > "$ALLRANKS_STATE_DIR/at"; sleep 1; exit 3; }'
+    for script, expected in (
+        (keeps, ["attempt 2 continues with the state folder"]),
+        ("test $ALLRANKS_ATTEMPT = 2", ["attempt 2 continues with no files of earlier ones"]),
+    ):
+        done = shared("run", "--max-attempts", 2, "--", "bash", "-c", script)
+        assert done.returncode == 0, done.stderr
+        notes = [line for line in done.stderr.splitlines() if "continues with" in line]
+        assert notes == [f"note: {text}" for text in expected]

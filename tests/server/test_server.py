@@ -527,3 +527,17 @@ def test_stop_leaves_the_gangs_of_a_server_that_has_started_since(tmp_path):
     os.close(lock)
     assert server_commands._end_leftovers(home) == (1, [])
     assert not gang.exists()
+
+
+def test_a_server_that_starts_is_no_server_that_runs(allranks, home):
+    """It holds the lock; the file with its process is not there yet, or of the last one."""
+    home.mkdir(parents=True, exist_ok=True)
+    lock = file_locks.take(settings.Home(home).lock)
+    assert lock is not None
+    try:
+        assert allranks("server", "status").stdout.startswith("starting\n")
+        (home / "server.json").write_text(json.dumps({"pid": 1 << 30, "url": "http://127.0.0.1:1"}))
+        assert allranks("server", "status").stdout.startswith("starting\n")
+    finally:
+        os.close(lock)
+    assert allranks("server", "status").stdout.startswith("stopped ")

@@ -213,6 +213,7 @@ RANK: Mapping[str, Mapping[str, str]] = {
 INTERNAL = frozenset(
     {
         "ALLRANKS_AGENT_",
+        "ALLRANKS_LIMITS",
         "ALLRANKS_AGENT_ADDRESS",
         "ALLRANKS_AGENT_BUNDLE",
         "ALLRANKS_AGENT_CACHE",

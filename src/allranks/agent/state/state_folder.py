@@ -25,6 +25,7 @@ from allranks.core.data import node_files
 from allranks.core.data.state_manifest import SHARED, own
 from allranks.errors import (
     AllranksError,
+    NotFound,
     ServerError,
     Unauthorized,
     Unreachable,
@@ -125,6 +126,8 @@ class State:
                     self._note(summary)
                 for message in self._sync.uneven(sizes):
                     self._warn(message)
+                if attempt > 1 and not self._sync.is_empty:
+                    self._note(f"attempt {attempt} continues with {self._name}")
                 return
             except Unreachable:
                 wait(0.5)
@@ -229,9 +232,10 @@ class State:
             rest = max(self._pace / 2, (time.thread_time() - began) * _SCAN_FACTOR)
 
     def _report_error(self, error: Exception) -> None:
-        """Note an error once, unless it passes by itself, as an unreachable server does."""
-        message = _error_text(error)
-        if message != self._last_error and not isinstance(error, Unreachable | ChangedMeanwhile):
+        """Note an error once, unless it passes by itself: an unreachable server, or a file that is
+        changed meanwhile, here or by another node."""
+        message, passing = _error_text(error), (Unreachable, ChangedMeanwhile, NotFound)
+        if message != self._last_error and not isinstance(error, passing):
             self._note(f"{self._name} cannot be saved at the moment: {message}")
         self._last_error = message
 

@@ -101,7 +101,7 @@ def _public_sentences(public: PublicEndpoint) -> list[str]:
 
 
 def status_options(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "Exits with 0 if the server runs, 1 if not."
+    parser.epilog = "Exits with 0 if the server runs or starts, 1 if not."
 
 
 def status(options: argparse.Namespace) -> int:
@@ -113,6 +113,8 @@ def status(options: argparse.Namespace) -> int:
         server = server._replace(alive=False)
     if options.json:
         show.as_json(_status(home, server))
+    elif server.alive and not os.path.exists(f"/proc/{server.pid}"):
+        print(f"starting\nhome      {home.root}")  # the file, if there is one, is of the last one
     elif server.alive:
         print(
             f"running   pid {server.pid}, {server.url}, allranks {server.version}\n"

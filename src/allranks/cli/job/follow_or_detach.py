@@ -242,16 +242,22 @@ def _events(name: str) -> list[EventAnswer]:
 
 
 def _of_files(name: str, first: int, attempt: int) -> list[str]:
-    """The notes on checkpoints of the attempts from ``first`` to ``attempt``, and on the working
-    folder of ``attempt``; of several nodes that continue, the first."""
+    """The notes on checkpoints of the attempts from ``first`` to ``attempt``, and on the state and
+    the working folder of ``attempt``; of several nodes that continue, the first."""
+    begins = f"attempt {attempt} continues with"
+    state, nothing = f"{begins} the state folder", f"{begins} no files of earlier ones"
     notes = dict.fromkeys(
         event["data"]["message"]
         for event in _events(name)
         if (event["attempt"] == attempt and event["data"].get("about") == FOLDER)
+        or event["data"].get("message") == state
         or (first <= event["attempt"] <= attempt and event["data"].get("about") == CHECKPOINT)
     )
-    continues = [note for note in notes if note.startswith(f"attempt {attempt} continues with")]
-    return [note for note in notes if note not in continues[1:]]
+    folders = [note for note in notes if note.startswith(begins) and note not in (state, nothing)]
+    left_out = folders[1:]
+    if folders or state in notes:
+        left_out.append(nothing)
+    return [note for note in notes if note not in left_out]
 
 
 def earlier_attempts(name: str, attempt: int) -> list[str]:

@@ -45,7 +45,9 @@ def parameters_table(
         rows.append([name, worth, where])
     rows.sort(key=lambda row: row[1], reverse=True)
     trials = max(each["best"]["trials"] for each in parameters.values())
-    return ["PARAMETER", "IMPORTANCE", f"IN THE BEST {trials} TRIALS"], rows
+    none = all(summary["importance"] is None for summary in parameters.values())
+    importance = "IMPORTANCE (needs 10 to 1000 trials and Optuna)" if none else "IMPORTANCE"
+    return ["PARAMETER", importance, f"IN THE BEST {trials} TRIALS"], rows
 
 
 def trials_table(trials: Sequence[TrialAnswer], metric: str) -> tuple[list[str], list[list[str]]]:

@@ -274,9 +274,9 @@ def sentence(
     who = _subject(finding.ranks)
     entry, other = finding.entry, finding.other
     if entry is None:
-        return f"{who} {_verb(finding.ranks)} in no collective"
-    name = _name(finding, entry)
-    wait = "waits" if len(finding.waiting) == 1 else "wait"
+        return f"{who} {_verb(finding.ranks, 'is', 'are')} in no collective"
+    name = _name(entry, _group_text(finding.group))
+    wait = _verb(finding.waiting, "waits", "wait")
     since = write_time(entry.since)
     waiting = f"{_subject(finding.waiting)} {wait} in it since {since}"
     if finding.kind in MISMATCHES and other is not None:
@@ -288,19 +288,17 @@ def sentence(
         )
     if finding.kind is Kind.NETWORK:
         return f"{who} called {name}, and it has not ended since {since}"
-    has = _has(finding.ranks)
+    has = _verb(finding.ranks, "has", "have")
     if finding.kind is Kind.GONE:
         return f"{who} {has} ended; {_subject(finding.waiting)} {wait} since {since} in {name}"
     gone = ""
     if finding.ended:
-        gone = f", and {_subject(finding.ended)} {_has(finding.ended)} ended"
+        gone = f", and {_subject(finding.ended)} {_verb(finding.ended, 'has', 'have')} ended"
     if finding.kind is Kind.SILENT:
-        does = "does" if len(finding.ranks) == 1 else "do"
+        does = _verb(finding.ranks, "does", "do")
         return f"{who} {does} not answer{gone}; {waiting}: {name}"
     if finding.kind is Kind.GROUPS and other is not None:
-        elsewhere = f"{other.operation} #{other.number}{_tensors(other)} of {other.group}"
-        at = f", {other.place}" if other.place else ""
-        return f"{who} {has} not called {name}, but {elsewhere}{at}; {waiting}"
+        return f"{who} {has} not called {name}, but {_name(other, other.group)}; {waiting}"
     now = next((doing(p.frames) for p in processes if _is_rank(p, finding.ranks)), "")
     return f"{who} {has} not called {name}{gone}; {waiting}{f', and {who} is {now}' if now else ''}"
 
@@ -317,7 +315,8 @@ def of_aborted(lines: Iterable[str], finding: Finding | None) -> str:
     )
     if finding is None or finding.entry is None or finding.kind in MISMATCHES:
         return text
-    return f"{text}; {_subject(finding.waiting)} called {_name(finding, finding.entry)}"
+    name = _name(finding.entry, _group_text(finding.group))
+    return f"{text}; {_subject(finding.waiting)} called {name}"
 
 
 def facts(finding: Finding) -> ErrorCollective | None:
@@ -356,9 +355,8 @@ def checked(data: object) -> ErrorCollective | None:
         return None
 
 
-def _name(finding: Finding, entry: Entry) -> str:
+def _name(entry: Entry, group: str) -> str:
     place = f", {entry.place}" if entry.place else ""
-    group = _group_text(finding.group)
     return f"{entry.operation} #{entry.number}{_tensors(entry)} of {group}{place}"
 
 
@@ -370,12 +368,8 @@ def _subject(ranks: Collection[int]) -> str:
     return f"rank{'s' * (len(ranks) > 1)} {numbers(sorted(ranks)).replace(',', ', ')}"
 
 
-def _verb(ranks: Collection[int]) -> str:
-    return "is" if len(ranks) == 1 else "are"
-
-
-def _has(ranks: Collection[int]) -> str:
-    return "has" if len(ranks) == 1 else "have"
+def _verb(ranks: Collection[int], of_one: str, of_several: str) -> str:
+    return of_one if len(ranks) == 1 else of_several
 
 
 def _tensors(entry: Entry) -> str:
