@@ -1,12 +1,15 @@
-"""Whether a disk has space left, and what takes none."""
+"""Whether a disk has space left, the reserve of a home for when it has not, and what takes none."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
 # With less space, in bytes, a transaction of the database or a log's next lines may not fit.
 _LEAST = 1 << 16
+# A file of the home that only takes space.
+RESERVE = "reserve"
 # File systems keep no smaller hole.
 _HOLE = 4096
 
@@ -18,10 +21,22 @@ def is_full(folder: Path) -> bool:
         disk = os.statvfs(folder)
     except OSError:
         return False
-    reserved_too = os.geteuid() == 0  # root may use the blocks that ext4 reserves
-    blocks = disk.f_bfree if reserved_too else disk.f_bavail
+    blocks = disk.f_bavail
+    if os.geteuid() == 0:
+        # Root may use the blocks that ext4 reserves, but for those that are the file system's own:
+        # 2 % of all, 4096 at most (ext4_calculate_resv_clusters; some are not in `f_blocks`).
+        reserved = disk.f_bfree - disk.f_bavail
+        blocks += reserved - min(reserved, disk.f_blocks // 40, 4096)
     # A file system without a limit on inodes has none in total.
     return blocks * disk.f_frsize < _LEAST or (disk.f_files > 0 and disk.f_ffree == 0)
+
+
+def release_if_full(home: Path) -> None:
+    """Give the space of the home's reserve to whoever writes next, if its disk is full. For when
+    the processes that filled it have ended: they would take that, too."""
+    if is_full(home):
+        with contextlib.suppress(OSError):
+            (home / RESERVE).unlink()
 
 
 def is_hole(piece: bytes | memoryview) -> bool:

@@ -2,6 +2,8 @@
 told is true."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from allranks.disk_space import RESERVE
 from tests.support import CLI, Allranks, environment, until
 
 
@@ -37,11 +40,70 @@ def test_a_node_with_room_for_so_many_files(allranks: Allranks, home: Path) -> N
     assert len(ends) > 5
 
 
+# Writes until there is no space, then fails, is done, or goes on trying.
+FILL = """
+import os, sys, time
+os.makedirs(sys.argv[2])
+for number in range(10**6):
+    try:
+        with open(f"{sys.argv[2]}/{number}.ckpt", "wb", 0) as file:
+            file.write(b"x" * (1 << 20 if number < 200 else 1))
+    except OSError:
+        if sys.argv[1] == "stay":
+            time.sleep(0.01)
+        elif number > 200:
+            sys.exit(3 if sys.argv[1] == "fail" else 0)
+"""
+
+
+@pytest.mark.slow
+def test_jobs_whose_own_files_fill_the_disk_end(
+    allranks: Allranks, home: Path, code: Path, tmp_path: Path
+) -> None:
+    (code / "fill.py").write_text(FILL)
+    home.mkdir()
+    image = tmp_path / "image"
+    with image.open("wb") as file:
+        file.truncate(100 << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-m", "0", image], check=True)
+    if subprocess.run(["mount", "-o", "loop", image, home], capture_output=True).returncode:
+        pytest.skip("mounting a disk of its own needs root, and a container that allows it")
+    ends = []
+
+    def job(name: str) -> Any:
+        return json.loads(allranks("job", "show", name, "--json").stdout)
+
+    def ended(name: str) -> None:
+        allranks("job", "wait", name, "--timeout", "20")
+        ends.append((name, job(name)["status"]))
+        # A server that was killed on a full disk starts, and deletes what fills it.
+        os.kill(json.loads((home / "server.json").read_text())["pid"], signal.SIGKILL)
+        done = allranks("job", "delete", name, "--yes")
+        assert done.returncode == 0, done.stderr
+        until(lambda: (home / RESERVE).exists())
+
+    try:
+        for how, folder in (("fail", "outputs/a"), ("done", "checkpoints"), ("stay", "outputs/b")):
+            words = ("--name", how, "--", "python", "fill.py", how, folder)
+            assert allranks("run", "--detach", *words).returncode == 0
+            if how == "stay":
+                until(lambda: "is full" in str(job("stay")["status_reason"]))
+                done = allranks("job", "cancel", "stay")
+                assert done.returncode == 0, done.stderr
+                assert allranks("gc", "--yes").returncode == 0
+            ended(how)
+        assert allranks("server", "stop").returncode == 0
+    finally:
+        allranks("server", "stop")
+        subprocess.run(["umount", "--lazy", home], check=True)
+    assert ends == [("fail", "Failed"), ("done", "Completed"), ("stay", "Canceled")]
+
+
 @pytest.mark.slow
 def test_a_job_says_that_the_disk_of_the_home_is_full(
     allranks: Allranks, home: Path, tmp_path: Path
 ) -> None:
-    """Its events cannot be recorded, and what its ranks print is lost."""
+    """What its ranks print is lost."""
     home.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "none", home]
     if subprocess.run(mount, capture_output=True).returncode:

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks import file_locks, settings
+from allranks import disk_space, file_locks, settings
 from allranks.errors import AllranksError, Conflict, ServerError
 from allranks.http_limits.connection_limit import Listener
 from allranks.server.http.agents_listener import free_port
@@ -61,6 +61,7 @@ def serve(home: Home, port: int | None = None, ready_fd: int | None = None) -> N
     lock = _lock(home)
     held = None
     try:
+        disk_space.release_if_full(home.root)
         where = settings.keep_database(home)
         if home.restoring.exists():
             from allranks.server.storage import restore  # lazy: only after an interrupted restore

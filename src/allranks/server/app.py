@@ -53,6 +53,7 @@ from allranks.server.loop import mailbox
 from allranks.server.loop.agent_variables import AgentVariables
 from allranks.server.loop.channels import Channels
 from allranks.server.loop.compaction_loop import CompactionLoop
+from allranks.server.loop.disk_reserve import DiskReserve
 from allranks.server.loop.event_batches import EventBatches
 from allranks.server.loop.hang_watch import Hangs
 from allranks.server.loop.heartbeats import Heartbeats
@@ -117,6 +118,7 @@ def create_app(
     keeper = Keeper(services)
     idle = IdleSessions(services.records, services.channels, services.sessions, services.loops)
     page = UiProxy(home, url, services.host_names)
+    reserve = DiskReserve(home.root, database)
 
     async def start() -> list[asyncio.Task[None]]:
         listener = services.agents_listener
@@ -137,7 +139,7 @@ def create_app(
             )
         ]
         await services.public_listener.reopen()
-        for service in (services.loops, parents, schedules, keeper, services.compaction):
+        for service in (services.loops, parents, schedules, keeper, services.compaction, reserve):
             service.start()
         if settings.prefetches():
             services.clusters.prepare(services.clusters.first)
@@ -156,7 +158,7 @@ def create_app(
         yield
         for task in tasks:
             task.cancel()
-        await _stop(services, keeper, schedules, parents, services.compaction, page)
+        await _stop(services, keeper, schedules, parents, services.compaction, page, reserve)
         await asyncio.to_thread(database.dispose)
 
     for_people = people.create_app(lifespan)
@@ -176,7 +178,8 @@ def _spare_collector() -> None:
 
 
 async def _stop(
-    services: Services, *others: Keeper | ScheduleLoop | Parents | CompactionLoop | UiProxy
+    services: Services,
+    *others: Keeper | ScheduleLoop | Parents | CompactionLoop | UiProxy | DiskReserve,
 ) -> None:
     await asyncio.gather(services.agents_listener.close(), services.public_listener.close())
     for service in (*others, services.loops, services.tracking):

@@ -193,6 +193,22 @@ def check_small(engine: sa.Engine) -> None:
                     raise sqlite3.DatabaseError(f"malformed: {result}")
 
 
+def reserve_pages(engine: sa.Engine, size: int) -> None:
+    """Let a SQLite database grow by ``size`` bytes without space on its disk, and write its log.
+    Takes pages and frees them if fewer than half as many are free. Raises the driver's errors."""
+    if engine.dialect.name != "sqlite":
+        return
+    with engine.execution_options(read_only=True).connect() as connection:
+        pages = connection.exec_driver_sql("PRAGMA freelist_count").scalar_one()
+        if pages * connection.exec_driver_sql("PRAGMA page_size").scalar_one() >= size // 2:
+            return
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE IF NOT EXISTS reserve (data BLOB)")
+        connection.exec_driver_sql("INSERT INTO reserve VALUES (zeroblob(?))", (size,))
+    with engine.begin() as connection:  # in another transaction: else the pages are never written
+        connection.exec_driver_sql("DROP TABLE reserve")
+
+
 def _upgrade(engine: sa.Engine, where: Path | str) -> None:
     with engine.execution_options(read_only=True).connect() as connection:
         version = _version(connection)

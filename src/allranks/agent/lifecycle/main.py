@@ -14,7 +14,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks import folder_trees
+from allranks import disk_space, folder_trees
 from allranks.agent.channel.entrance import Entrance
 from allranks.agent.environments import current_python, installed_frameworks
 from allranks.agent.launch import mlflow_address, tracker_variables
@@ -131,6 +131,7 @@ class Agent:
             unsent=self._clocks.unsent,
             waits=self._waits,
             note=self._note,
+            make_space=self._make_space,
         )
         self._files = OwnDisk(
             task,
@@ -564,6 +565,10 @@ class Agent:
 
     def _note(self, message: str, facts: Mapping[str, Any]) -> None:
         self._say(Kind.NOTE, message=message, **facts)
+
+    def _make_space(self) -> None:
+        if not self._task.sends_files:
+            disk_space.release_if_full(Path(self._task.record).parent.parent)
 
     def _waits(self, what: str) -> None:
         """Report once what saving waits for; '' for nothing."""

@@ -29,7 +29,8 @@ _HINT = "free space on the disk that the message names, then copy the files from
 class AgentCalls(NamedTuple):
     """What ends saving early, see ``State.finish``: ``grace``, ``order`` and ``wait``; ``unsent``:
     seconds that a full disk has to have space again once the job is done. ``waits`` receives what
-    saving waits for, and ``note`` records a message with its facts."""
+    saving waits for, and ``note`` records a message with its facts. ``make_space`` is called once
+    the ranks have ended."""
 
     grace: float
     order: Callable[[], Assignment]
@@ -37,12 +38,14 @@ class AgentCalls(NamedTuple):
     unsent: float
     waits: Callable[[str], None]
     note: Callable[[str, Mapping[str, Any]], None]
+    make_space: Callable[[], None] = lambda: None
 
 
 def with_room(save: Callable[[], str], attempt: Attempt, calls: AgentCalls) -> str:
     """Call ``save`` until it returns '', as long as it returns that a disk is full and a successful
     ``attempt`` may wait. Return what it returned last."""
     first_order, until = calls.order(), 0.0
+    calls.make_space()
     while is_disk_full(why := save()) and attempt.reason is Reason.DONE:
         until = until or time.monotonic() + calls.unsent
         if time.monotonic() > until or calls.order() != first_order:

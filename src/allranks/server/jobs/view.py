@@ -37,8 +37,8 @@ def status_reason(row: JobRow, home: Home) -> str:
     reasons = [with_host(row, reason)]
     if row.record.status not in TERMINAL and disk_space.is_full(home.root):
         reasons.append(
-            f"the disk of the server's home {home.root} is full, so nothing more is recorded until "
-            "there is space: free some"
+            f"the disk of the server's home {home.root} is full, so what ranks print and write may "
+            "be lost: free some space"
         )
     return "; ".join(filter(None, reasons))
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from allranks import clock, folder_trees
+from allranks import clock, disk_space, folder_trees
 from allranks.agent.lifecycle.unsaved import is_kept
 from allranks.core.lifecycle import decide, repeated_time_limits
 from allranks.core.lifecycle.decide import Effect, Step
@@ -261,6 +261,8 @@ class Loop:
             self._statuses.hurry()
             self._stopped.add(row.name)
             return row.event(step.event, data=_left_behind(left) if left else {})
+        if step.event in (Kind.FINISHED, Kind.RELAUNCHED):
+            disk_space.release_if_full(self._home.root)
         if step.event is Kind.FINISHED:
             result = result_of(row, self._records, self._home)
             completed = result["status"] is JobStatus.COMPLETED
