@@ -146,6 +146,8 @@ WAYS = (
     Way("state-optimizer", _C.CHECKPOINT_MISMATCH, _TORCH + "state_of_other_optimizer", held=True),
     Way("state-refused", _C.CHECKPOINT_REFUSED, _TORCH + "refused_checkpoint"),
     # ---------------------------------------------------------------- code and environment
+    Way("breakpoint", _C.BREAKPOINT, _PY + "stop_at_breakpoint", 2),
+    Way("no-input", _C.NO_INPUT, _PY + "ask_for_input"),
     Way("syntax", _C.SYNTAX_ERROR, "python bad_syntax.py"),
     Way("syntax-imported", _C.SYNTAX_ERROR, _PY + "import_broken_syntax"),
     Way("indent", _C.SYNTAX_ERROR, "python bad_indent.py"),

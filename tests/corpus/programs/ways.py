@@ -29,6 +29,15 @@ def eat_memory():
         held.append(bytearray(16 << 20))
 
 
+def stop_at_breakpoint():
+    breakpoint()
+    print("after")
+
+
+def ask_for_input():
+    input("Continue? ")
+
+
 def eat_a_lot():
     bytearray(1 << 50)
 

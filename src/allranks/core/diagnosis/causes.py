@@ -33,6 +33,8 @@ class Cause(StrEnum):
     CHECKPOINT_MISMATCH = "CHECKPOINT_MISMATCH"
     CHECKPOINT_REFUSED = "CHECKPOINT_REFUSED"
 
+    BREAKPOINT = "BREAKPOINT"
+    NO_INPUT = "NO_INPUT"
     SYNTAX_ERROR = "SYNTAX_ERROR"
     WRONG_PYTHON = "WRONG_PYTHON"
     MODULE_MISSING = "MODULE_MISSING"
@@ -181,6 +183,16 @@ TABLE: dict[Cause, CauseInfo] = {
         "torch.load refused a file that contains more than weights or is not a checkpoint",
         "check its type (`file NAME`); if you trust it, use torch.load(…, weights_only=False) or "
         "allow its classes with torch.serialization.add_safe_globals",
+    ),
+    Cause.BREAKPOINT: CauseInfo(
+        "the script stopped at a breakpoint (breakpoint(), pdb.set_trace()), and ranks have no "
+        "terminal",
+        "with `--on-failure hold` allranks job debug JOB opens pdb where it stopped; or take the "
+        "breakpoint out",
+    ),
+    Cause.NO_INPUT: CauseInfo(
+        "the script reads its standard input, and ranks have neither a terminal nor input",
+        "pass values as arguments, variables (--env) or inputs (-i NAME=PATH)",
     ),
     Cause.SYNTAX_ERROR: CauseInfo(
         "Python cannot parse the code", "fix the line named in the error"

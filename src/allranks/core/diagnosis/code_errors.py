@@ -150,6 +150,8 @@ CODE = (
         r"stack underflow)|SafetensorError: Error while deserializing|"
         r"OSError: Unable to (?:synchronously )?open file \((?:truncated|file signature)",
     ),
+    ErrorPattern(Cause.BREAKPOINT, r"BdbQuit$"),
+    ErrorPattern(Cause.NO_INPUT, r"EOFError: EOF when reading a line$"),
     ErrorPattern(
         Cause.CHECKPOINT_DAMAGED,
         r"EOFError: (?:Ran out of input|No data left in file)",
