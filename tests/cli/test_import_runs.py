@@ -2,10 +2,12 @@
 
 import json
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
 
+from tests.agent.trackers.test_files import chunk, field
 from tests.support import Allranks, answer
 
 FILES = Path(__file__).parents[1] / "agent/trackers/files"
@@ -41,6 +43,42 @@ def test_runs_become_jobs_once(shared: Allranks, tmp_path: Path) -> None:
     assert [(point["step"], point["value"]) for point in points] == [
         (step, 1 / (step + 1)) for step in range(5)
     ]
+
+
+def part_of_a_run(folder: Path, steps: range, code: int) -> None:
+    """Of W&B's run `again`, which was resumed."""
+    run = field(1, b"again") + field(3, b"p")
+    records = list[bytes]()
+    for step in steps:
+        row = {"_step": step, "loss": 100 * steps.start + step, "_timestamp": 1.0 + step}
+        items = [
+            field(1, field(1, k.encode()) + b"\x82\x01" + field(1, b"%d" % v)[1:])
+            for k, v in row.items()
+        ]
+        records.append(field(2, b"".join(items)))
+    # An exit's field is beyond 15: its tag has two bytes.
+    data = b"".join(map(chunk, (*records, b"\x92\x01" + field(1, bytes([8, code]))[1:])))
+    head = struct.pack("<4sHB", b":W&B", 0xBEE1, 0)
+    first = chunk(b"\x8a\x01" + field(1, run + b"\x8a\x01" + field(1, b"\x08\x01")[1:])[1:])
+    folder.mkdir(parents=True)
+    (folder / "run-again.wandb").write_bytes(head + first + data)
+
+
+def test_parts_of_a_resumed_run_of_wandb_are_attempts_of_one_job(shared, tmp_path):
+    part_of_a_run(tmp_path / "wandb/offline-run-20261128_100000-again", range(10), 1)
+    answer(shared, "import", "runs", tmp_path)
+    first = answer(shared, "job", "show", "wandb-again")
+    assert (first["status"], first["exit_code"], first["attempts"]) == ("Failed", 1, 1)
+    # The second part comes later, from a run that was online.
+    part_of_a_run(tmp_path / "wandb/run-20261128_110000-again", range(5, 15), 0)
+    for _ in range(2):  # twice is once
+        (job,) = answer(shared, "import", "runs", tmp_path)["jobs"]
+        assert (job["points"], job["created"], job["damage"]) == (20, False, "")
+        both = answer(shared, "job", "show", "wandb-again")
+        assert (both["status"], both["exit_code"], both["attempts"]) == ("Completed", 0, 2)
+        points = json.loads(shared("job", "metrics", "wandb-again", "--json").stdout)["loss"]
+        values = [(point["attempt"], point["step"], point["value"]) for point in points]
+        assert values == [(1, n, n) for n in range(10)] + [(2, n, 500 + n) for n in range(5, 15)]
 
 
 def test_files_that_were_cut(shared: Allranks, tmp_path: Path) -> None:

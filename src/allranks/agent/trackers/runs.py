@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from allranks import folder_trees
 from allranks.agent.trackers.found import Reader, lines
 from allranks.agent.trackers.names import Prefixes
 from allranks.agent.trackers.tensorboard_files import EventFile
-from allranks.agent.trackers.wandb_files import WandbFile
+from allranks.agent.trackers.wandb_files import CUT_OFF, WandbFile
 
 _EMPTY = "it is empty, or its first record is cut off or damaged"
 
@@ -21,7 +22,7 @@ _LONG = 80
 
 
 class Files(NamedTuple):
-    """The files of a run. ``name`` is for a job, the same each time."""
+    """The files of a run, its parts in order. ``name`` is for a job, the same each time."""
 
     name: str
     source: Path
@@ -29,8 +30,9 @@ class Files(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A run that has ended. ``lines``: its points, as in ALLRANKS_METRICS_FILE. ``damage``: what
-    is wrong with its files. ``exit_code`` is None if they do not tell; ``is_cut``: they should."""
+    """A run that has ended, or a part of it. ``lines``: its points, as in ALLRANKS_METRICS_FILE.
+    ``damage``: what is wrong with its files. ``exit_code`` is None if they do not tell; ``is_cut``:
+    they should."""
 
     title: str
     project: str
@@ -45,12 +47,16 @@ class Run(NamedTuple):
 
 def find(root: Path) -> list[Files]:
     """The runs below a folder. Event files of one folder are one run, with those of its
-    subfolders."""
-    wandb = list[Files]()
+    subfolders; W&B's folders with one id are the parts of one run."""
+    wandb: dict[tuple[str, int], list[Path]] = {}
+    copies = Counter[tuple[str, str]]()
     folders: dict[Path, list[Path]] = {}
     for path in map(Path, folder_trees.files(root)):
         if path.suffix == ".wandb":
-            wandb.append(Files(_name("wandb", path.stem.removeprefix("run-")), path, [path]))
+            run, part = path.stem.removeprefix("run-"), path.parent.name
+            # A copy has the same folder, which is named after the time.
+            wandb.setdefault((run, copies[run, part]), []).append(path)
+            copies[run, part] += 1
         elif "tfevents" in path.name:
             above = next((e for e in reversed(path.parents) if e in folders), path.parent)
             folders.setdefault(above, []).append(path)
@@ -59,10 +65,23 @@ def find(root: Path) -> list[Files]:
         digest = hashlib.sha256(str(folder.resolve()).encode(errors="replace")).hexdigest()[:8]
         relative = str(folder.relative_to(root)) if folder != root else folder.resolve().name
         boards.append(Files(_name(relative, digest), folder, sorted(folders[folder])))
-    return [*sorted(wandb), *boards]
+    several = []
+    for (run, _), paths in wandb.items():
+        paths.sort(key=lambda path: path.parent.name.removeprefix("offline-"))
+        several.append(Files(_name("wandb", run), paths[0], paths))
+    return [*sorted(several), *boards]
 
 
-def read(files: Files) -> Run:
+def parts(files: Files) -> Iterator[Run]:
+    """The parts of a run of W&B that was resumed, in order; of others, the run."""
+    if files.source.suffix != ".wandb":
+        yield _read(files)
+        return
+    for path in files.paths:
+        yield _read(files._replace(source=path, paths=[path]))
+
+
+def _read(files: Files) -> Run:
     """Files that cannot be read are ``damage``."""
     points = list[bytes]()
     values: dict[str, str] = {}
@@ -101,6 +120,8 @@ def read(files: Files) -> Run:
         if wandb.began is None:
             damage = damage or _EMPTY
     is_cut = wandb is not None and code is None
+    if is_cut and damage.startswith(CUT_OFF):
+        damage = ""  # it is no more than that
     return Run(title, project, began, max(began, ended), code, is_cut, values, points, damage)
 
 

@@ -30,6 +30,8 @@ _BLOCK = 32 << 10
 _RECORD, _DEFINED, _NAMES = 32 << 20, 1000, 100_000
 _JSON = json.JSONDecoder()
 _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+# What is wrong with the file of a run that was killed.
+CUT_OFF = "cut off"
 # Fields of a Record.
 _HISTORY, _SUMMARY, _CONFIG, _METRIC, _RUN, _EXIT = 2, 3, 5, 12, 17, 18
 
@@ -61,7 +63,7 @@ class WandbFile:
                 yield part._replace(run=self.run)
                 part, start = Found([], {}, [], self.run), self._offset
         if is_last and self._is_cut:
-            self.damage = self.damage or f"cut off at byte {self._offset}"
+            self.damage = self.damage or f"{CUT_OFF} at byte {self._offset}"
         if is_last:  # some numbers are only in the summary
             only = {k: v for k, v in self._summary.items() if k not in self._logged}
             self._logged |= {*only}

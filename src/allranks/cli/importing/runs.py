@@ -110,7 +110,15 @@ def _batches(
 
 
 def _parts(files: runs.Files, answers: dict[str, dict[str, Any]]) -> Iterator[Document]:
-    run = runs.read(files)
+    answer = {"job": files.name, "source": str(files.source.resolve()), "created": False}
+    answers[files.name] = answer | {"points": 0, "damage": "", "recorded": False}
+    for attempt, run in enumerate(runs.parts(files), 1):
+        yield from _requests(files, attempt, run, answers[files.name])
+
+
+def _requests(
+    files: runs.Files, attempt: int, run: runs.Run, answer: dict[str, Any]
+) -> Iterator[Document]:
     is_readable = not run.damage or bool(run.lines or run.parameters)
     message = f"it ended with exit code {run.exit_code}" if run.exit_code else ""
     if run.is_cut:
@@ -119,21 +127,17 @@ def _parts(files: runs.Files, answers: dict[str, dict[str, Any]]) -> Iterator[Do
         "name": files.name,
         "experiment": run.project,
         "display_name": run.title,
-        "source": str(files.source.resolve()),
+        "source": answer["source"],
+        "attempt": attempt,
         "status": "Failed" if message else "Completed",
         "message": message,
         "exit_code": run.exit_code,
         "began": run.began,
         "ended": run.ended,
     }
-    answers[files.name] = {
-        "job": files.name,
-        "source": about["source"],
-        "created": False,
-        "points": sum(line.count(b"], [") + 1 for line in run.lines),
-        "damage": run.damage,
-        "recorded": is_readable,
-    }
+    answer["points"] += sum(line.count(b"], [") + 1 for line in run.lines)
+    answer["damage"] = answer["damage"] or run.damage
+    answer["recorded"] |= is_readable
     if not is_readable:
         return
     offset = 0

@@ -21,7 +21,8 @@ def fold(job: Job, event: Event) -> Job:
     if event.data.get("about") == LEFTOVERS:
         job = job._replace(leftovers=str(event.data.get("message", "")))
     if job.status in TERMINAL:
-        return job
+        is_imported = event.kind is Kind.FINISHED and event.attempt > job.attempt
+        return _finished(job, event) if is_imported else job
     if event.kind is Kind.CANCEL_ASKED:
         # Of the whole job, whatever launch the user had in mind.
         given_up = job.given_up or bool(event.data.get("force"))
@@ -264,7 +265,9 @@ def _relaunched(job: Job, event: Event) -> Job:
 
 
 def _finished(job: Job, event: Event) -> Job:
-    return job._replace(status=JobStatus(event.data["status"]))
+    """A run that was imported may have a later attempt."""
+    attempt = max(job.attempt, event.attempt)
+    return job._replace(status=JobStatus(event.data["status"]), attempt=attempt)
 
 
 def _lost(job: Job, event: Event) -> Job:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from allranks.api.jobs import ImportedJob
 from allranks.errors import Conflict
+from allranks.events import Event, Kind
 from allranks.server.auth.roles import Person, Who, require_own
 from allranks.server.dependencies import Services, ServicesDep
 from allranks.server.http.request_limits import Count
@@ -25,8 +26,9 @@ _Time = Annotated[float, Field(ge=0, lt=1e11)]
 
 class ImportedRun(BaseModel, extra="forbid"):
     """A run that ended elsewhere; times in seconds since the epoch. ``source`` is the file or
-    folder that it was read from. ``lines``: points as in ALLRANKS_METRICS_FILE, which start at the
-    byte ``offset`` of all of them."""
+    folder that it was read from, of the first part if it was resumed; ``attempt`` numbers the
+    parts. ``lines``: points as in ALLRANKS_METRICS_FILE, which start at the byte ``offset`` of all
+    of them."""
 
     name: str
     experiment: str
@@ -38,6 +40,7 @@ class ImportedRun(BaseModel, extra="forbid"):
     began: _Time
     ended: _Time
     parameters: dict[str, str] = {}
+    attempt: Annotated[int, Field(ge=1, le=10_000)] = 1
     lines: str = ""
     offset: Count = 0
 
@@ -66,9 +69,11 @@ def add(body: ImportedRuns, services: ServicesDep, who: Who) -> list[ImportedJob
                 hint = "rename the run's folder, or delete that job"
                 raise Conflict(f"another job is named {run.name!r}", where=run.source, hint=hint)
     rows |= {row.name: row for row in services.records.create_all([*new.values()])}
+    for run in body.runs:
+        rows[run.name] = _resumed(run, rows[run.name], services)
     sizes = services.points.add_from_agents(
         [
-            (Source(rows[run.name].id, 1, 0, "trackers"), run.offset, run.lines.encode())
+            (Source(rows[run.name].id, run.attempt, 0, "trackers"), run.offset, run.lines.encode())
             for run in body.runs
         ]
     )
@@ -79,6 +84,20 @@ def add(body: ImportedRuns, services: ServicesDep, who: Who) -> list[ImportedJob
         {"name": run.name, "created": run.name in new, "size": size}
         for run, size in zip(body.runs, sizes, strict=True)
     ]
+
+
+def _resumed(run: ImportedRun, row: JobRow, services: Services) -> JobRow:
+    """The job after a later part: it has ended as that did."""
+    if run.attempt <= row.record.attempt:
+        return row
+    outcome = _outcome(run)
+    end = {"exit_code": outcome.exit_code, "error": outcome.error}
+    result = {"status": str(outcome.status), **end}
+    event = Event(Kind.FINISHED, outcome.ended, attempt=run.attempt, data=result)
+    saved = services.records.apply(row, [event], ended_at=outcome.ended, **end)
+    if saved is None:
+        raise Conflict(f"{row.name} has changed meanwhile", hint="import it again")
+    return saved
 
 
 def _job(run: ImportedRun, services: Services, who: Person) -> NewJob:
