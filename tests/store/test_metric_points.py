@@ -55,6 +55,31 @@ def test_what_is_sent_twice_is_there_once(database, job):
     ]
 
 
+def test_points_without_a_step_go_on_in_the_next_attempt(database, job):
+    points = Points(database)
+
+    def send(attempt: int, *rows: list[object], offset: int = 0) -> int:
+        line = json.dumps({"points": [[*row, 1.0, 0.5] for row in rows]}).encode() + b"\n"
+        return points.add_from_agent(Source(job, attempt, 0, "metrics"), offset, line)
+
+    end = send(1, ["loss", 0, None], ["loss", 0, None], ["loss", 1, None], ["lr", 0, 40])
+    send(1, ["loss", 0, None], ["lr", 0, None], offset=end)
+    send(2, ["loss", 0, None], ["loss", 0, None], ["loss", 1, None], ["lr", 0, 5], ["new", 0, None])
+    steps = {
+        (one.attempt, one.name, one.rank): [point.step for point in points.read(one)]
+        for one in points.series(job, METRIC)
+    }
+    assert steps == {
+        (1, "loss", 0): [0, 1, 2],
+        (1, "loss", 1): [0],
+        (1, "lr", 0): [40, 41],
+        (2, "loss", 0): [3, 4],
+        (2, "loss", 1): [1],
+        (2, "lr", 0): [5],
+        (2, "new", 0): [0],
+    }
+
+
 def test_a_time_span(database, job):
     points = Points(database)
     rows = [["l", 0, n, 100.0 + n, n] for n in range(50)]

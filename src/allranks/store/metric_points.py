@@ -317,7 +317,7 @@ _NEW_FEED = _feeds.insert()
 _TAKE = update(_feeds).where(_FEED).values(taken=bindparam("end"))
 _OF_NODE = ("job_id", "kind", "attempt", "node")
 _EXISTING = select(
-    _series.c.name, _series.c.rank, _series.c.gpu, _series.c.id, _series.c.length
+    *(_series.c[name] for name in ("name", "rank", "gpu", "id", "length", "step"))
 ).where(*(_series.c[name] == bindparam(name) for name in _OF_NODE))
 _KEY = ("name", "rank", "gpu")
 _NEW = _series.insert().returning(*(_series.c[name] for name in _KEY), _series.c.id)
@@ -356,8 +356,8 @@ def _add(connection: Connection, source: Source, rows: Sequence[tuple[Key, Row]]
     kind = FEEDS[source.name]
     mine = {**source._asdict(), "kind": kind}
     existing = {
-        (name, rank, gpu): (number, length)
-        for name, rank, gpu, number, length in connection.execute(
+        (name, rank, gpu): (number, length, step)
+        for name, rank, gpu, number, length, step in connection.execute(
             _EXISTING, {name: mine[name] for name in _OF_NODE}
         )
     }
@@ -366,21 +366,35 @@ def _add(connection: Connection, source: Source, rows: Sequence[tuple[Key, Row]]
         by_key.setdefault(key, []).append(row)
     if keys := [key for key in by_key if key not in existing]:
         created = _create_series(connection, source, keys, kind)
-        existing |= {key: (number, 0) for key, number in created.items()}
+        existing |= {key: (number, 0, None) for key, number in created.items()}
     new: list[tuple[int | float | None, ...]] = []
     longer: list[dict[str, int | float | None]] = []
     for key, points in by_key.items():
-        series_id, length = existing[key]
-        new += (
-            (series_id, number, step, at, value if value == value else None)
-            for number, (step, at, value) in enumerate(points, length)
-        )
-        step, at, value = new[-1][2:]
-        last = {"length": length + len(points), "step": step, "at": at, "value": value}
-        longer.append({"series": series_id, **last})
+        series_id, length, last_step = existing[key]
+        for number, (step, at, value) in enumerate(points, length):
+            if step is None:
+                step = _next_step(connection, source, key, last_step)
+            last_step = step
+            new.append((series_id, number, step, at, value if value == value else None))
+        last = dict(zip(("step", "at", "value"), new[-1][2:], strict=True))
+        longer.append({"series": series_id, "length": length + len(points), **last})
     if longer:
         connection.execute(_LENGTHEN, longer)
         insert_many(connection, _points, new)
+
+
+def _next_step(connection: Connection, source: Source, key: Key, last: int | None) -> int:
+    """The step of a point without one. The first of an attempt goes on where the attempt before
+    has ended."""
+    if last is None:
+        query = select(_series.c.step).where(
+            _of_job(source.job_id, METRIC, None),
+            _series.c.name == key[0],
+            _series.c.rank == key[1],
+            _series.c.attempt < source.attempt,
+        )
+        last = connection.execute(query.order_by(_series.c.attempt.desc()).limit(1)).scalar()
+    return 0 if last is None else min(last + 1, 2**63 - 1)
 
 
 def _recent_points(

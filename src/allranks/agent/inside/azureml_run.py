@@ -108,7 +108,6 @@ class Run(object):
         self._root = os.environ.get("AZUREML_CR_EXECUTION_WORKING_DIR_PATH") or os.getcwd()
         self._values = {}  # type: Dict[str, List[Any]]
         # How many points each metric has.
-        self._counts = {}  # type: Dict[str, int]
 
     @classmethod
     def get_context(cls, allow_offline=True, used_for_context_manager=False, **_):
@@ -267,7 +266,7 @@ class Run(object):
         """A part of this run: its metrics are `NAME/METRIC`."""
         own = name or run_id or "child_%s" % uuid.uuid4().hex[:8]
         child = Run(run_id or "%s_%s" % (self.id, own), own, "%s%s/" % (self._prefix, own))
-        child._file, child._root, child._counts = self._file, self._root, self._counts
+        child._file, child._root = self._file, self._root
         return child
 
     def tag(self, key, value=None):  # type: (str, Optional[str]) -> None
@@ -333,8 +332,8 @@ class Run(object):
         line = []
         for name, value, step in points:
             name = self._prefix + str(name)
-            number = self._counts.get(name, 0) if step is None else int(step)
-            self._counts[name] = number + 1
+            # None: after the last one, which may be of the attempt before.
+            number = None if step is None else int(step)
             line.append([name, self._rank, number, now, float(value)])
         if line:
             self._append({"points": line})

@@ -87,7 +87,7 @@ class Scraper:
         self._searching = ""
         self._durations: dict[str, float] = {}
         self._changed = False
-        self._points: list[tuple[str, int, int, float, float]] = []
+        self._points: list[tuple[str, int, int | None, float, float]] = []
 
     def look(self, to_the_end: bool = False) -> int:
         """Read a piece of every log that has grown. Return the size of the largest piece.
@@ -207,8 +207,7 @@ class Scraper:
                 return
             self._names[str(rank)] += 1
         self._count[key] = count + 1
-        step = count if point.step is None else point.step
-        self._points.append((point.name, rank, step, at, point.value))
+        self._points.append((point.name, rank, point.step, at, point.value))
         self._changed = True
 
     def _odd_steps(self) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The lines of files of points, which ranks and agents write and the server records.
 
-A line of a rank is JSON: {"points": [[NAME, RANK, STEP, SECONDS SINCE THE EPOCH, VALUE]]} or
+A line of a rank is JSON: {"points": [[NAME, RANK, STEP, SECONDS SINCE THE EPOCH, VALUE]]}, with
+null for the step after the last one, or
 {"tags": {KEY: VALUE}} or {"parameters": {NAME: VALUE}}, or several of them. Ranks write them, so
 any line may be damaged.
 """
@@ -22,7 +23,7 @@ _DAMAGED = (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError
 # A series of a file, (name, rank, GPU), the last two None for the node; and a point, (step, at,
 # value). Plain tuples, because there are hundreds of thousands.
 Key = tuple[str, int | None, int | None]
-Row = tuple[int, float, float]
+Row = tuple[int | None, float, float]
 
 
 class MetricLine(NamedTuple):
@@ -97,8 +98,9 @@ def read_point(data: Any) -> tuple[Key, Row] | None:
     """What is recorded of a point of a line, or None."""
     try:
         name, rank, step, at, value = data
-        row = (int(step), timestamp(at), float(value))
-        return ((series_name(name), _index(rank), None), row) if is_step(row[0]) else None
+        if step is not None and not is_step(step := int(step)):
+            return None
+        return (series_name(name), _index(rank), None), (step, timestamp(at), float(value))
     except _DAMAGED:
         return None
 
