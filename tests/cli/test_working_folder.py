@@ -226,9 +226,11 @@ def test_a_file_that_one_node_made_is_there_for_all(
     # What each made itself differs, and stays its own.
     assert said("j", 2) == ["rank 0 at j.1 of 0", "rank 1 at j.1 of 1"]
     assert said("j", 3) == ["rank 0 at j.2 of 0", "rank 1 at j.2 of 1"]
-    assert "attempt 3 continues with 1 file of the working folder, newest own, and 3 files of" in (
-        " ".join(notes(allranks, "j"))
-    )
+    assert (
+        "attempt 3 continues with 1 file of the working folder, newest own; 4 changes of node 0: "
+        "check/last, check/link, check/old-1 and 1 more; changed by several nodes, so each keeps "
+        "its own: own"
+    ) in notes(allranks, "j")
     work = home / "jobs/j/artifacts/work"
     assert not (work / "node-1/check").exists()
     assert sorted(os.listdir(work / "node-0/check")) == ["last", "link", "old-3"]
@@ -267,10 +269,71 @@ def test_a_killed_nodes_copy_does_not_grow_old(allranks: Allranks, home: Path) -
 
 
 def test_a_restart_with_fewer_nodes(allranks: Allranks, code: Path) -> None:
-    line = 'echo "$RANK" > of-$RANK; sleep 0.$RANK; exit 3'
+    line = (
+        'cat common of-1; echo "$RANK" > of-$RANK; echo $RANK > common; echo x > it-$RANK; '
+        "until [ -s it-1 ] || [ $RANK = 0 ]; do sleep 0.1; done; sleep 2; exit 3"
+    )
     allranks("run", "--name", "j", "-n", 2, "--", "bash", "-c", line)
     done = allranks("job", "restart", "j", "--set", "resources.instance_count=1")
-    assert "the working folder of node 1 is left out" in done.stderr
+    assert (
+        "note: this job has no node 1: node 0 gets what only they changed: it-1, of-1; left out, "
+        "because other nodes have their own: common of node 1"
+    ) in done.stderr
+    allranks("job", "wait", "j-r2")
+    assert "0\n1\n" in printed(allranks, "j-r2")
+
+
+# The code has the checkpoint already, as of step 4; rank 0 alone writes it.
+ONE_CHANGES = """\
+import json, os, sys, time
+rank, attempt = os.environ["RANK"], int(os.environ["ALLRANKS_ATTEMPT"])
+step = json.load(open("ckpt.json"))["step"]
+print(f"rank {rank} starts at step {step}", os.path.exists("lock"), flush=True)
+if rank == "0":
+    for step in range(step + 1, step + 4):
+        with open("beside", "w") as file:
+            json.dump({"step": step}, file)
+        os.replace("beside", "ckpt.json")
+    if os.path.exists("lock"):
+        os.remove("lock")
+    open("done", "w").close()
+    if attempt == 2 and len(sys.argv) > 1:
+        time.sleep(600)
+    sys.exit(3)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("end", ["fails", "is lost"])
+def test_a_file_of_the_code_that_one_node_changed_is_changed_for_all(
+    allranks: Allranks, code: Path, home: Path, end: str
+) -> None:
+    def starts(name: str, attempt: int) -> list[str]:
+        return sorted(printed(allranks, name, attempt).splitlines())
+
+    allranks("server", "start", env={"ALLRANKS_LOOK": "0.1"})
+    (code / "train.py").write_text(ONE_CHANGES)
+    (code / "ckpt.json").write_text('{"step": 4}')
+    (code / "lock").touch()
+    words = ("-n", 2, "--max-attempts", 3, "--detach", "--", "python", "train.py")
+    allranks("run", "--name", "j", *words, *(["lost"] if end == "is lost" else []))
+    if end == "is lost":
+        until(lambda: (home / "nodes/j.1/0/working/node-0/work/done").exists())
+        until(lambda: "Running" in allranks("job", "show", "j").stdout)
+        until(lambda: len(starts("j", 2)) == 2)
+        until(lambda: "node-0/work/ckpt.json" in sent(home, "j"))
+        kill_agents(home, "j")
+    allranks("job", "wait", "j")
+    last = 3 if end == "fails" else 4  # a lost node uses no attempt
+    for attempt in range(1, last + 1):
+        at = f"starts at step {1 + 3 * attempt} {attempt == 1}"
+        assert starts("j", attempt) == [f"rank {rank} {at}" for rank in (0, 1)]
+    assert any(
+        "3 changes of node 0: ckpt.json, done, lock" in each for each in notes(allranks, "j")
+    )
+    allranks("job", "restart", "j", "--set", "retry.max_attempts=1")
+    allranks("job", "wait", "j-r2")
+    assert starts("j-r2", 1) == [f"rank {n} starts at step {4 + 3 * last} False" for n in (0, 1)]
 
 
 def test_what_cannot_be_taken_along_is_said(allranks: Allranks, code: Path, home: Path) -> None:

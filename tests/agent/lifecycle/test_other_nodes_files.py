@@ -1,4 +1,4 @@
-"""What a node copies of the others' working folders, and that no copy grows old."""
+"""What a node gets of the others' working folders, and that no copy counts as the node's own."""
 
 import json
 import os
@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from allranks.agent.lifecycle.other_nodes_files import copies_of, copy_missing, remove_unchanged
+from allranks.agent.lifecycle.other_nodes_files import bring, copies_of, lacking, remove_copies
+from allranks.core.data.node_changes import GONE, Change
 from allranks.core.data.working_set import FILES
 
 HOSTILE = ["a\nb", "ü'\"", "-rf", b"\xff".decode(errors="surrogateescape")]
+COPIED = {f"check/{name}" for name in HOSTILE}
 
 
 @pytest.fixture
@@ -31,32 +33,64 @@ def files(part: Path) -> set[str]:
     return {
         str(path.relative_to(part / FILES))
         for path in (part / FILES).rglob("*")
-        if not path.is_dir()
+        if path.is_symlink() or not path.is_dir()
     }
 
 
-def test_copies_that_no_rank_changed_go_again(own, other):
-    (own / FILES / "mine").write_text("mine")
-    (other / "mine").write_text("theirs")
-    copy_missing([other], own)
-    copied = {f"check/{name}" for name in HOSTILE}
-    assert files(own) == {"mine", *copied}
-    assert copies_of(own).keys() == copied
+def changes(other: Path, **more: Change) -> dict[str, Change]:
+    """All that is there, as its node tells."""
+    found = dict(more)
+    for path in other.rglob("*"):
+        status, name = path.lstat(), str(path.relative_to(other))
+        if path.is_symlink():
+            found[name] = Change(1, "link", target=os.readlink(path))
+        elif not path.is_dir():
+            found[name] = Change(1, "file", status.st_size, status.st_mtime_ns)
+    return found
+
+
+def brought(own: Path, other: Path, **more: Change) -> list[str]:
+    made = changes(other, **more)
+    return bring(made, dict.fromkeys(made, other), own)
+
+
+def test_changes_of_other_nodes_replace_what_is_there(own, other):
+    for name in ("mine", "old", "deep/old"):
+        (own / FILES / name).parent.mkdir(exist_ok=True)
+        (own / FILES / name).write_text("mine")
+    (other / "old").write_text("theirs")
+    assert brought(own, other, **{"deep/old": Change(1, GONE), "never": Change(1, GONE)}) == []
+    assert files(own) == {"mine", "old", *COPIED}
+    assert (own / FILES / "old").read_text() == "theirs"
+    assert not (own / FILES / "deep").exists()
+    assert {path for path, each in copies_of(own).items() if each is None} == {"deep/old"}
+    # Once more only what is new; what no other node has any more goes.
+    (other / "old").write_text("later")
+    (other / "check/-rf").unlink()
+    assert lacking(changes(other), own).keys() == {"old"}
+    assert brought(own, other) == []
+    assert (own / FILES / "old").read_text() == "later"
+    assert files(own) == {"mine", "old", *COPIED} - {"check/-rf"}
+
+
+def test_copies_that_no_rank_changed_go_when_the_server_takes_the_folder(own, other):
+    (own / FILES / "gone").write_text("code")
+    brought(own, other, gone=Change(1, GONE))
     (own / FILES / "check/-rf").write_text("changed")
-    remove_unchanged(own)
-    assert files(own) == {"mine", "check/-rf"}
-    assert (own / FILES / "mine").read_text() == "mine"
+    (own / FILES / "check/ü'\"").unlink()
+    assert remove_copies(own) == (COPIED - {"check/-rf", "check/ü'\""} | {"gone"}, {"check/ü'\""})
+    assert files(own) == {"check/-rf"}
     assert copies_of(own) == {}
 
 
 def test_copies_of_an_attempt_that_never_began_are_still_known(own, other):
-    copy_missing([other], own)
+    brought(own, other)
     (other / "more").write_text("theirs")
-    copy_missing([other], own)
+    brought(own, other)
     with (own / "copies").open("a") as listed:
         listed.write('["half", [1')
     assert len(copies_of(own)) == len(HOSTILE) + 1
-    remove_unchanged(own)
+    assert remove_copies(own) == ({"more", *COPIED}, set())
     assert files(own) == set()
 
 
@@ -66,21 +100,26 @@ def test_what_cannot_be_copied_is_left_out(own, other, monkeypatch):
     with socket.socket(socket.AF_UNIX) as made:
         made.bind("socket")
     (other / "away").symlink_to("/etc")
+    (other / "up").symlink_to("../../x")
     (other / "link").symlink_to("check/-rf")
-    (other / "outputs").mkdir()
-    (other / "outputs/x").touch()
-    copy_missing([other], own)
-    assert files(own) == {"link", *(f"check/{name}" for name in HOSTILE)}
+    left_out = brought(own, other, vanished=Change(1, "file"))
+    assert left_out == ["away", "pipe", "socket", "up", "vanished"]
+    assert files(own) == {"link", *COPIED}
+    assert os.readlink(own / FILES / "link") == "check/-rf"
 
 
-def test_no_copy_leaves_the_working_folder(own, other, tmp_path):
+def test_no_change_leaves_the_working_folder(own, other, tmp_path):
     (tmp_path / "data").mkdir()
+    (tmp_path / "data/gone").touch()
     (own / FILES / "check").symlink_to(tmp_path / "data")
     (other / "a/b").mkdir(parents=True)
     (other / "a/b/c").touch()
     (own / FILES / "a").write_text("a file")
-    copy_missing([other], own)
-    assert list((tmp_path / "data").iterdir()) == []
+    (other / "folder").touch()
+    (own / FILES / "folder").mkdir()
+    left_out = brought(own, other, **{"check/gone": Change(1, GONE)})
+    assert left_out == sorted(["a/b/c", "folder", *COPIED])
+    assert os.listdir(tmp_path / "data") == ["gone"]
     assert copies_of(own) == {}
 
 
@@ -102,10 +141,10 @@ def test_read_only_folders_get_copies_too(own, other, monkeypatch):
     monkeypatch.setattr(Path, "unlink", unlink)
     (own / FILES / "check").mkdir(mode=0o555)
     (other / "check").chmod(0o555)
-    copy_missing([other], own)
-    assert files(own) == {f"check/{name}" for name in HOSTILE}
+    brought(own, other)
+    assert files(own) == COPIED
     assert (own / FILES / "check").stat().st_mode & 0o777 == 0o555
-    remove_unchanged(own)
+    remove_copies(own)
     assert files(own) == set()
 
 
@@ -117,7 +156,7 @@ def test_a_killed_agent_has_listed_every_copy(own, other, monkeypatch):
     rename = Path.rename
     monkeypatch.setattr(Path, "rename", killed)
     with pytest.raises(KeyboardInterrupt):
-        copy_missing([other], own)
+        brought(own, other)
     assert len(files(own)) == 1
     listed = (own / "copies").read_text().splitlines()
     assert [json.loads(line)[0] for line in listed] == [*files(own)]

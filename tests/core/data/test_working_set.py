@@ -16,7 +16,11 @@ def test_one_line_says_what_an_attempt_finds():
     assert "1 file and 2 removals" in working_set.sentence(3, files[1:], 2)
     assert "\x1b" not in working_set.sentence(3, files[1:], 2)
     assert working_set.sentence(2, [], 0) == "attempt 2 continues with no files of earlier ones"
-    assert working_set.sentence(2, [], 0, 1) == "attempt 2 continues with 1 file of other nodes"
+    assert working_set.sentence(2, files[:1], 0, {2: ["b", "a"], 0: ["c\n"]}, ["own"]) == (
+        "attempt 2 continues with 1 file of the working folder, newest checkpoints/last.ckpt; "
+        "1 change of node 0: c\\n; 2 changes of node 2: a, b; "
+        "changed by several nodes, so each keeps its own: own"
+    )
 
 
 def test_files_that_were_being_written_are_named():

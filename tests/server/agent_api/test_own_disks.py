@@ -69,17 +69,17 @@ class Nodes:
 
     def __init__(self, server: Served, root: Path, job: str, launch: int = 1) -> None:
         agent_bundle.keep(server.home.engines)
-        self._server, self._root, self._job, self._launch = server, root, job, launch
+        self._server, self._root, self.job, self.launch = server, root, job, launch
         self.running: dict[int, subprocess.Popen[bytes]] = {}
 
     def folder(self, node: int) -> Path:
-        return self._root / f"launch {self._launch}" / str(node) / "node"
+        return self._root / f"launch {self.launch}" / str(node) / "node"
 
-    def start(self, node: int, **more: str) -> None:
+    def start(self, node: int, *, sees_home: bool = False, **more: str) -> None:
         mine = {
             "URL": self._server.url,
-            "TOKEN": self._server.auth.agent_token(self._job, self._launch),
-            "LAUNCH": str(self._launch),
+            "TOKEN": self._server.auth.agent_token(self.job, self.launch),
+            "LAUNCH": str(self.launch),
             "NODE": str(node),
             "DIR": str(self.folder(node)),
             "ADDRESS": "127.0.0.1",
@@ -92,7 +92,7 @@ class Nodes:
         with (self._root / f"said-{node}").open("wb") as said:
             self.running[node] = subprocess.Popen(
                 [
-                    *(*APART, self._server.home.root),
+                    *(() if sees_home else (*APART, self._server.home.root)),
                     *(sys.executable, "-I", "-c", PROGRAM, "-P", "-m", "allranks.agent"),
                 ],
                 env={**kept, **{f"ALLRANKS_AGENT_{key}": value for key, value in mine.items()}},

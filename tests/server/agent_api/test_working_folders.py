@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from allranks.agent.state.transfer import StateClient
 from allranks.agent.state.working_folder import WorkSync, WorkTree
 from allranks.agent.transport.link import ServerAddress
 from allranks.core.data.working_set import ABOUT, FILES, About
+from allranks.statuses import SharedHome
 from tests.server.agent_api.test_own_disks import OWN, Client, Nodes, can_hide, job_of, submit
 from tests.server.serving import served
 from tests.support import until
@@ -78,6 +80,81 @@ def test_a_restart_elsewhere_finds_what_a_failed_job_left(tmp_path: Path):
         again.start(0)
         again.end()
         assert printed(home, "j-r2") == "begins at 1\n2\n"
+
+
+# Rank 0 alone saves, as on a shared disk.
+TRAIN = (
+    'n=$(cat ckpt 2>/dev/null || echo 0); echo "rank $RANK starts at $n"; echo $RANK > own; '
+    "[ $RANK = 1 ] || { rm -f old-*; echo $((n + 1)) > ckpt; touch old-$n; }; "
+    "until [ -e go-$ALLRANKS_ATTEMPT ]; do sleep 0.05; done; [ $RANK = 1 ] && sleep 600; exit 3"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mixed", [False, True])
+def test_what_one_node_changed_is_there_for_all_nodes_without_a_shared_disk(
+    tmp_path: Path, mixed: bool
+):
+    """In the same agents, in the next launch, and in a restart."""
+    if not can_hide():
+        pytest.skip("this user may not have mount namespaces")
+    home = tmp_path / "home"
+    kind = OWN._replace(shared_home=lambda options: SharedHome.AUTO) if mixed else OWN
+
+    def starts(job: str, attempt: int) -> list[str]:
+        until(lambda: printed_by_all(job, attempt).count("starts at") == 2)
+        return sorted(line for line in printed_by_all(job, attempt).splitlines() if "at" in line)
+
+    def printed_by_all(job: str, attempt: int) -> str:
+        logs = (home / "jobs" / job / f"attempts/{attempt}/user_logs").glob("*")
+        return "\n".join(log.read_text() for log in logs)
+
+    def launched(nodes: Nodes) -> list[Path]:
+        folders = [nodes.folder(node) for node in (0, 1)]
+        if mixed:
+            folders[0] = home / "nodes" / f"{nodes.job}.{nodes.launch}" / "0"
+            nodes.start(0, sees_home=True, DIR=str(folders[0]))
+            nodes.start(1, OWN_DISK="1")
+        else:
+            nodes.start(0)
+            nodes.start(1)
+        return [folder / f"working/node-{node}/work" for node, folder in enumerate(folders)]
+
+    with served(home, kind, look=0.1, lease=5.0) as server:
+        distribution = {"type": "pytorch", "process_count_per_instance": 1}
+        submit(server, TRAIN, 2, retry={"max_attempts": 3}, distribution=distribution)
+        first = Nodes(server, tmp_path / "nodes", "j")
+        works = launched(first)
+        assert starts("j", 1) == ["rank 0 starts at 0", "rank 1 starts at 0"]
+        (works[0] / "go-1").touch()
+        assert starts("j", 2) == ["rank 0 starts at 1", "rank 1 starts at 1"]
+        until(lambda: {"node-0/work/ckpt", "node-0/work/old-1"} <= sent(home, "j").keys())
+        until(lambda: "node-0/work/old-0" not in sent(home, "j"))
+        first.kill()
+        until(lambda: job_of(server)["launches"] == 2)
+        second = Nodes(server, tmp_path / "nodes", "j", 2)
+        works = launched(second)
+        assert starts("j", 3) == ["rank 0 starts at 2", "rank 1 starts at 2"]
+        assert sorted(os.listdir(works[1])) == [
+            "ckpt",
+            "go-1",
+            "logs",
+            "old-1",
+            "outputs",
+            "own",
+        ]
+        assert (works[1] / "own").read_text() == "1\n"
+        until(lambda: "node-0/work/old-2" in sent(home, "j"))  # it is written last
+        second.kill()
+        server.people.post("/api/v1/jobs/j/cancel")
+        until(lambda: job_of(server)["ended_at"])
+        made = server.people.post("/api/v1/jobs/j/restart", json={})
+        assert made.is_success, made.text
+        until(lambda: job_of(server, "j-r2")["status"] == "Provisioning")
+        third = Nodes(server, tmp_path / "more nodes", "j-r2")
+        launched(third)
+        assert starts("j-r2", 1) == ["rank 0 starts at 3", "rank 1 starts at 3"]
+        third.kill()
 
 
 @pytest.mark.medium

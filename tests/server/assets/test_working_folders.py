@@ -1,13 +1,16 @@
 """Taking the working folder of an ended agent."""
 
+import hashlib
 import os
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from allranks.agent.lifecycle.other_nodes_files import copy_missing
-from allranks.core.data.working_set import FILES
+from allranks.agent.lifecycle.other_nodes_files import bring, copies_of
+from allranks.core.data.node_changes import GONE, Change, NodeChanges
+from allranks.core.data.state_manifest import Entry
+from allranks.core.data.working_set import ABOUT, CHANGES, FILES, About
 from allranks.core.lifecycle.decide import Node
 from allranks.core.plan import Place
 from allranks.server.assets import working_folders
@@ -15,6 +18,7 @@ from allranks.server.assets.working_folders import WorkingFolders
 from allranks.settings import Home
 from allranks.statuses import NodeState
 from allranks.store.files.blobs import Blobs
+from allranks.store.files.state_folders import Put, State
 
 
 @pytest.fixture
@@ -33,12 +37,23 @@ def taken(source: Path, goal: Path) -> set[str]:
 def test_a_killed_agents_copies_of_other_nodes_files_are_left_out(tmp_path, source):
     other = tmp_path / "other"
     (other / "check").mkdir(parents=True)
-    for name in ("check/last", "check/changed"):
+    changes = {"pkg/a.py": Change(1, GONE)}
+    for name in ("check/last", "check/changed", "check/removed"):
         (other / name).write_text("theirs")
-    copy_missing([other], source.parent)
+        changes[name] = Change(1, "file", 6, (other / name).stat().st_mtime_ns)
+    (source / "pkg/a.py").write_text("code")
+    (source.parent / "about").mkdir()
+    before = {"check/last": Change(1, "file"), "check/other": Change(2, "file")}
+    (source.parent / CHANGES).write_bytes(NodeChanges(1, 2, before).dump())
+    assert bring(changes, dict.fromkeys(changes, other), source.parent) == []
+    assert len(copies_of(source.parent)) == 4
     (source / "check/changed").write_text("mine")
-    found = taken(source, tmp_path / "goal")
-    assert found == {"pkg", "pkg/new", "check", "check/changed"}
+    (source / "check/removed").unlink()
+    goal = tmp_path / "goal"
+    assert taken(source, goal) == {"pkg", "pkg/new", "check", "check/changed"}
+    # What another node removed is not this one's removal, and what it replaced none, either.
+    assert About.load((goal / ABOUT).read_bytes()).removed == ("check/removed",)
+    assert NodeChanges.load((goal / CHANGES).read_bytes()).paths.keys() == {"check/other"}
 
 
 def test_links_in_a_read_only_folder_leave_their_targets_as_they_are(tmp_path, source, monkeypatch):
@@ -72,11 +87,20 @@ def test_what_was_sent_is_used_if_ranks_were_writing(tmp_path, state, place, pre
     folders = WorkingFolders(home, Blobs(tmp_path / "blobs"), 1)
     head = home.jobs / "j/working-folder/0/head"
     head.parent.mkdir(parents=True)
-    head.touch()
+    State(head.parent).commit([Put("node-0/work/sent", 0, Entry("folder"))])
     plan = SimpleNamespace(
         rules=SimpleNamespace(max_attempts=2),
         task=SimpleNamespace(fresh_work=False, in_place=None),
     )
     record = SimpleNamespace(nodes=(Node(state, place=place),))
     row = SimpleNamespace(name="j", plan=plan, record=record)
-    assert folders._prefers_sent(row, 0) is prefers
+    source = tmp_path / "work"
+    (source / "made").mkdir(parents=True)
+    assert folders._prefers_sent(row, 0, source) is prefers
+    # Of what was there when the attempt began, not all was sent yet.
+    data = NodeChanges(1, 2, {"made": Change(1, "file")}).dump()
+    sha256 = hashlib.sha256(data).hexdigest()
+    state = folders._state("j", 0)
+    state.receive(sha256, 0, len(data), data)
+    state.commit([Put(f"node-0/{CHANGES}", 0, Entry("file", sha256, len(data)))])
+    assert not folders._prefers_sent(row, 0, source)

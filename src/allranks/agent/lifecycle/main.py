@@ -235,7 +235,6 @@ class Agent:
             for resource in (container, data, warm):
                 if resource is not None:
                     resource.close()
-        self._working.drop_copies()
         self._say(Kind.DRAINED)
         if done and self._task.nodes == 1:
             return True  # BYE travels with it

@@ -1,97 +1,154 @@
-"""Files of the working folder that only another node's ranks made.
+"""Bring into the working folder of a node what only other nodes' ranks made, changed or removed.
 
-Often one rank writes the checkpoint that all read, because the script comes from a shared disk.
-Before the ranks of a later attempt start, each node copies such files; when they have ended, it
-removes the copies that none has changed. So each file stays with the node that made it. The copies
-are listed in a file, from which the server removes those of a killed agent: they would grow old.
+Often one rank writes the checkpoint that all read, because the script comes from a shared disk. The
+copies stay the other node's: they are listed in a file, so that they are not taken for files of
+this node, and they are replaced when the other node's change.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from allranks import folder_trees
-from allranks.agent.lifecycle.collect_files import Listing
-from allranks.core.data.working_set import FILES, is_carried
+from allranks.core.data.node_changes import GONE, Change
+from allranks.core.data.state_manifest import stays_inside
+from allranks.core.data.working_set import FILES
 
 _LIST = "copies"
+# Inode, size and modification time of each copy; None: other nodes' ranks removed it.
+Copies = Mapping[str, tuple[int, int, int] | None]
 
 
-def copy_missing(folders: Iterable[Path], part: Path) -> None:
-    """Copy what ``folders`` of other nodes have and the one of this node's ``part`` lacks. No rank
-    runs. Raises OSError."""
-    own, beside = part / FILES, part / "copy"
+def lacking(changes: Mapping[str, Change], part: Path) -> dict[str, Change]:
+    """Those of other nodes' ``changes`` that are not in a node's ``part`` yet. Raises OSError."""
+    copies = copies_of(part)
+    return {
+        path: change
+        for path, change in changes.items()
+        if not (path in copies and _is_there(part / FILES / path, change, copies[path]))
+    }
+
+
+def bring(changes: Mapping[str, Change], folders: Mapping[str, Path], part: Path) -> list[str]:
+    """Make all of other nodes' ``changes`` in a node's ``part``, with copies of the files that are
+    in these ``folders``. Return the paths that have to be left out. No rank runs. Raises
+    OSError."""
+    own, beside, left_out = part / FILES, part / "copy", list[str]()
+    _forget(part, changes)
+    to_do = lacking(changes, part)
     with (part / _LIST).open("ab", buffering=0) as listed:
-        for folder in folders:
-            for path in sorted(_files(folder)):
-                target = own / path
-                if os.path.lexists(target) or not _may_have(own, target.parent):
-                    continue
-                beside.unlink(missing_ok=True)
-                shutil.copy2(folder / path, beside, follow_symlinks=False)
-                # First, so that no copy is taken for the node's own file.
-                listed.write(json.dumps([path, _identity(beside)]).encode() + b"\n")
-                with _writable(next(above for above in target.parents if above.exists())):
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    beside.rename(target)
+
+        def list_first(path: str, identity: tuple[int, int, int] | None) -> None:
+            """So that no copy is taken for the node's own file."""
+            listed.write(json.dumps([path, identity]).encode() + b"\n")
+
+        for path, change in sorted(to_do.items(), key=lambda each: (each[1].what != GONE, each)):
+            target = own / path
+            if change.what == GONE:
+                if _is_free(own, target) and os.path.lexists(target):
+                    list_first(path, None)
+                    _remove(own, target)
+                continue
+            beside.unlink(missing_ok=True)
+            if not _is_free(own, target) or not _copy(folders[path] / path, change, beside, path):
+                left_out.append(path)
+                continue
+            list_first(path, _identity(beside))
+            with _writable(next(above for above in target.parents if above.exists())):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                beside.rename(target)
+    return left_out
 
 
-def copies_of(part: Path) -> Listing:
+def copies_of(part: Path) -> Copies:
     """The copies in a node's part. Raises OSError."""
     try:
         lines = (part / _LIST).read_bytes().splitlines()
     except FileNotFoundError:
         return {}
     listed = (json.loads(line) for line in lines if line.endswith(b"]"))  # a killed one wrote half
-    return {path: (inode, size, mtime) for path, (inode, size, mtime) in listed}
+    return {path: identity and tuple(identity) for path, identity in listed}
 
 
-def remove_unchanged(part: Path) -> None:
-    """Remove the copies that no rank has changed, and folders that are empty then. Raises
-    OSError."""
-    own = part / FILES
+def remove_copies(part: Path) -> tuple[set[str], set[str]]:
+    """Remove the copies that no rank has changed, and folders that are empty then. Return the paths
+    that are as other nodes' ranks left them, and those of copies that ranks here have removed.
+    Raises OSError."""
+    own, same, removed = part / FILES, set[str](), set[str]()
     for path, identity in copies_of(part).items():
         target = own / path
-        with contextlib.suppress(OSError):  # a rank removed it, or its folder is in use
-            if _identity(target) == identity:
-                with _writable(target.parent):
-                    target.unlink()
-                for folder in target.relative_to(own).parents[:-1]:
-                    (own / folder).rmdir()
+        if not os.path.lexists(target):
+            (removed if identity else same).add(path)
+        elif identity == _identity(target):
+            same.add(path)
+            with contextlib.suppress(OSError):
+                _remove(own, target)
     (part / _LIST).unlink(missing_ok=True)
+    return same, removed
 
 
-def _files(folder: Path) -> Iterator[str]:
-    """The files and links of a working folder that another node may have."""
-
-    def fail(error: OSError) -> None:
-        if error.errno != errno.ENAMETOOLONG:
-            raise error
-
-    for place in folder_trees.files(folder, onerror=fail):
-        path = os.path.relpath(place, folder)
-        if not is_carried(path) or folder_trees.is_too_long(place):
-            continue
-        mode = os.lstat(place).st_mode
-        stays = stat.S_ISLNK(mode) and not os.path.isabs(os.readlink(place))
-        if stays or stat.S_ISREG(mode):
-            yield path
+def _forget(part: Path, changes: Mapping[str, Change]) -> None:
+    """Remove the copies of what no other node has any more. Raises OSError."""
+    copies, own = copies_of(part), part / FILES
+    for path in copies.keys() - changes.keys():
+        if os.path.lexists(own / path) and _identity(own / path) == copies[path]:
+            _remove(own, own / path)
+    lines = (json.dumps([path, copies[path]]) for path in copies if path in changes)
+    (part / "copies.new").write_text("".join(f"{line}\n" for line in lines))
+    (part / "copies.new").replace(part / _LIST)
 
 
-def _may_have(own: Path, folder: Path) -> bool:
-    """Whether nothing else is where that folder would be. Links may lead to users' data."""
+def _copy(source: Path, change: Change, beside: Path, path: str) -> bool:
+    """Put what ``source`` is ``beside``; False if that is not possible. Raises OSError."""
+    if change.what == "link":
+        if not stays_inside(f"{FILES}/{path}", change.target):
+            return False
+        beside.symlink_to(change.target)
+        return True
+    try:
+        if not stat.S_ISREG(source.lstat().st_mode):
+            return False
+        shutil.copy2(source, beside, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _is_there(place: Path, change: Change, copied: tuple[int, int, int] | None) -> bool:
+    if change.what == GONE or not os.path.lexists(place):
+        return change.what == GONE and not os.path.lexists(place)
+    if change.what == "link":
+        return place.is_symlink() and os.readlink(place) == change.target
+    identity = _identity(place)
+    return identity == copied and identity[1:] == (change.size, change.mtime_ns)
+
+
+def _is_free(own: Path, target: Path) -> bool:
+    """Whether a file may be in that place: no folder, and below folders only. Links may lead to
+    users' data."""
+    if folder_trees.is_too_long(str(target)) or (target.is_dir() and not target.is_symlink()):
+        return False
+    folder = target.parent
     while folder != own:
         if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
             return False
         folder = folder.parent
     return True
+
+
+def _remove(own: Path, target: Path) -> None:
+    """Remove a file, and the folders that are empty then."""
+    with _writable(target.parent):
+        target.unlink()
+    with contextlib.suppress(OSError):  # not empty
+        for folder in target.relative_to(own).parents[:-1]:
+            (own / folder).rmdir()
 
 
 @contextlib.contextmanager

@@ -10,24 +10,30 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 
 from allranks import folder_trees
 from allranks.agent.lifecycle.collect_files import Listing, listing
-from allranks.agent.lifecycle.other_nodes_files import copies_of, copy_missing, remove_unchanged
+from allranks.agent.lifecycle.other_nodes import OtherNodes
+from allranks.agent.lifecycle.other_nodes_files import bring, copies_of, lacking
 from allranks.agent.lifecycle.prepare import LaidOut, set_packages_aside, unpack
 from allranks.agent.lifecycle.unsaved import AgentCalls
 from allranks.agent.state.torn_files import Deaths
 from allranks.agent.state.working_folder import WorkState, WorkTree, earlier
 from allranks.agent.transport.identity import AgentIdentity
 from allranks.agent.transport.link import ServerAddress
-from allranks.core.data import working_set
+from allranks.core.amounts import size_text
+from allranks.core.data import node_changes, working_set
+from allranks.core.data.node_changes import NodeChanges
 from allranks.core.data.state_manifest import own
-from allranks.core.data.working_set import ABOUT, ELSEWHERE, FILES, About, Held
+from allranks.core.data.working_set import ABOUT, CHANGES, FILES, About, Held
 from allranks.core.plan import Task
-from allranks.errors import AllranksError, NotFound, Passing
+from allranks.errors import AllranksError, NotFound
+
+_HINT = "write checkpoints to ALLRANKS_STATE_DIR, start from zero with --fresh-work"
+_RAISE = ", or raise ALLRANKS_WORK_LIMIT of the server"
 
 
 class WorkingFolder:
@@ -49,9 +55,9 @@ class WorkingFolder:
         self.laid_out = LaidOut(Path(task.in_place) if task.in_place else self._own / FILES)
         self._tree: WorkTree | None = None
         self._sender: WorkState | None = None
-        # What the code has, and the copies of other nodes' files.
+        # What the code has, and what was removed before this agent began.
         self._code: Listing = {}
-        self._copies: Listing = {}
+        self._removed: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -94,46 +100,61 @@ class WorkingFolder:
             self._lay_out(attempt, code, wait, doing)
         if self._task.fresh_work:
             return
-        changes = self._changes() if attempt > 1 else None
-        if attempt > 1 or self._task.continues:
-            self._copy_missing(wait)
-        if changes is not None:
-            self._note(working_set.sentence(attempt, *changes, copies=len(self._copies)))
-
-    def _copy_missing(self, wait: Callable[[float], None]) -> None:
-        """Copy the files that only other nodes have, once their folders are laid out, too. The gate
-        opens later, so no rank runs."""
-        if not self.is_collected:
-            return  # the other nodes' folders are on other disks
-        others = [node for node in range(self._task.nodes) if node != self._where.node]
-        nodes = self._where.folder.parent
-        laid_out = []
-        for node in others:
-            folder = nodes / str(node) / "working" / own(node) / FILES
-            while not folder.is_dir() and not (nodes / str(node) / ELSEWHERE).exists():
-                wait(0.1)
-            if folder.is_dir():
-                laid_out.append(folder)
-        copy_missing(laid_out, self._own)
-        self._set_copies(copies_of(self._own))
-
-    def drop_copies(self) -> None:
-        """Once the ranks have ended, or will not start: the copies would grow old."""
-        if self._tree is not None and self.is_collected and not self._task.fresh_work:
-            with contextlib.suppress(OSError):
-                remove_unchanged(self._own)
-            self._set_copies({})
-
-    def _set_copies(self, copies: Listing) -> None:
+        if attempt == 1 and not self._task.continues:
+            return
         assert self._tree is not None
-        self._copies = copies
-        files = {**self._code, **copies}
+        files, removed = self._tree.current()
+        mine = self._tree.tell_changes(self._where.launch, attempt, self._removed)
+        self._removed = ()
+        come, apart = self._bring(mine, wait, doing) if self._task.nodes > 1 else ({}, ())
+        if attempt > 1 or come or apart:
+            self._note(working_set.sentence(attempt, files, removed, come, apart))
+
+    def _bring(
+        self, mine: NodeChanges, wait: Callable[[float], None], doing: Callable[[str], None]
+    ) -> tuple[dict[int, list[str]], tuple[str, ...]]:
+        """Bring what other nodes' ranks have changed. All nodes are here and no rank runs, because
+        the gate opens later. Return the paths by node, and those that stay apart."""
+        assert self._tree is not None
+        nodes = OtherNodes(
+            self._task, self._where, self._server, self.is_collected, wait, self._note
+        )
+        changes = nodes.changes(mine, lambda: self._send(mine.attempt, wait), doing)
+        found = node_changes.others(self._where.node, changes)
+        plan = {path: changes[node].paths[path] for path, node in found.from_node.items()}
+        to_bring = lacking(plan, self._own)
+        from_node = {path: found.from_node[path] for path in to_bring}
+        size = sum(change.size for change in to_bring.values())
+        self._require_bound(mine.attempt, [size, *(changes[n].over for n in from_node.values())])
+        folders = nodes.folders(from_node)
+        left_out = bring(plan, folders, self._own)
+        nodes.close()
+        self._tree.write_changes(mine.without(plan.keys() - set(left_out)))
+        copies = copies_of(self._own)
+        absent = [path for path in copies if copies[path] is None]
+        files = {path: each for path, each in {**self._code, **copies}.items() if each is not None}
         self.laid_out = self.laid_out._replace(files=files)
-        self._tree.set_laid_out(files)
+        self._tree.set_laid_out(files, absent)
+        if left_out:
+            self._note(working_set.in_the_way_sentence(left_out))
+        come = dict[int, list[str]]()
+        for path, node in found.from_node.items():
+            if path in copies:
+                come.setdefault(node, []).append(path)
+        return come, found.apart
 
-    def _changes(self) -> tuple[list[working_set.SetFile], int]:
-        assert self._tree is not None
-        return self._tree.current()
+    def _require_bound(self, attempt: int, sizes: Iterable[int]) -> None:
+        """Refuse to go on with a part."""
+        if (size := max(sizes)) > self._held.limit:
+            raise AllranksError(
+                f"attempt {attempt} cannot continue: other nodes have {size_text(size)} of new "
+                f"files, more than the bound of {size_text(self._held.limit)}",
+                hint=_HINT + _RAISE,
+            )
+
+    def _send(self, attempt: int, wait: Callable[[float], None]) -> None:
+        self._sender = self._sender or self._new_sender()
+        self._sender.tell(attempt, wait)
 
     def _lay_out(
         self,
@@ -154,6 +175,10 @@ class WorkingFolder:
             source = self._earlier(attempt, wait, doing)
             if too_long := lay_over(source, beside, self.folder):
                 self._note(working_set.too_long_sentence(too_long))
+            self._removed = _about(source).removed
+            if (source / CHANGES).exists():
+                (self._own / CHANGES).parent.mkdir(exist_ok=True)
+                shutil.copyfile(source / CHANGES, self._own / CHANGES)
             self._note_unfinished(attempt, source)
         beside.rename(self.folder)
         self._drop_earlier()
@@ -166,13 +191,6 @@ class WorkingFolder:
         """The folder with the parts of what the server holds."""
         if self._held.form == "folder":
             source = self._recorded
-            if self._task.sends_files:
-                raise Passing(
-                    f"attempt {attempt} cannot continue: its working folder is on the disk of "
-                    f"ALLRANKS_HOME, which {os.uname().nodename} does not see",
-                    hint="write checkpoints to ALLRANKS_STATE_DIR, start from zero with "
-                    "--fresh-work, or let the job run on hosts that see it",
-                )
         else:
             state, source = earlier(self._where, self._server, self._note)
             try:
@@ -184,8 +202,7 @@ class WorkingFolder:
             why = about.trouble or working_set.too_large(about.over, self._held.limit)
             raise AllranksError(
                 f"attempt {attempt} cannot continue: {why}",
-                hint="write checkpoints to ALLRANKS_STATE_DIR, start from zero with --fresh-work"
-                + (", or raise ALLRANKS_WORK_LIMIT of the server" if about.over else ""),
+                hint=_HINT + (_RAISE if about.over else ""),
             )
         return source
 
@@ -199,7 +216,8 @@ class WorkingFolder:
         if self._held.form == "folder":
             # First, because it says that the rest is there.
             (self._recorded / ABOUT).unlink(missing_ok=True)
-            folder_trees.remove(self._recorded / FILES, ignore_errors=True)
+            for part in (CHANGES, FILES):
+                _remove(self._recorded / part)
 
     def _note_unfinished(self, attempt: int, source: Path) -> None:
         if self._held.form != "state" or not self._held.unfinished:
@@ -233,7 +251,6 @@ class WorkingFolder:
         this disk. Nobody needs it if the job is ``done``."""
         if self._tree is None or self._task.fresh_work:
             return
-        self.drop_copies()
         if done and (self.is_collected or self._task.nodes == 1):
             if self._sender is not None:
                 self._sender.stop()

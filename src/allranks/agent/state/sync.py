@@ -318,11 +318,15 @@ class Sync:
             if path not in changes:
                 continue
             change, head = changes[path], self._head.get(path)
-            if head is not None and change.entry.is_as(head):
+            if head is not None and self._is_sent(change.entry, head):
                 self._synced[path] = Synced(head, change.state)
             else:
                 to_send.append(change)
         return to_send, bool(torn)
+
+    def _is_sent(self, entry: Entry, head: Entry) -> bool:
+        """Whether the server has that entry."""
+        return entry.is_as(head)
 
     def _read_change(self, path: str, state: FileState, memory: int) -> LocalChange:
         """Raises ChangedMeanwhile and OSError."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from allranks.agent.data.complete_files import fingerprint
@@ -13,11 +13,13 @@ from allranks.agent.state.state_folder import Folder, State
 from allranks.agent.state.sync import Note, Sync, Synced, Work
 from allranks.agent.state.torn_files import Deaths
 from allranks.agent.state.transfer import Damaged, StateClient
-from allranks.agent.state.tree import FileState, Scan, Tree
+from allranks.agent.state.tree import ChangedMeanwhile, FileState, Scan, Tree
 from allranks.agent.transport.identity import AgentIdentity
 from allranks.agent.transport.link import ServerAddress
-from allranks.core.data import working_set
-from allranks.core.data.state_manifest import own, stays_inside
+from allranks.core.data import node_changes, state_manifest, working_set
+from allranks.core.data.node_changes import Change, NodeChanges
+from allranks.core.data.state_manifest import Entry, own, stays_inside
+from allranks.errors import Unauthorized, Unreachable
 
 _NAME = "the working folder"
 # Inode, size and modification time of the files of the code, as they were laid out.
@@ -38,12 +40,39 @@ class WorkTree(Tree):
         self._limit = limit
         self.set_laid_out(laid_out)
         self._prefix = f"{own(node)}/{working_set.FILES}/"
-        self._about = root / own(node) / working_set.ABOUT
+        self._part = root / own(node)
+        self._about = self._part / working_set.ABOUT
 
-    def set_laid_out(self, files: Listing) -> None:
-        """Change what was laid out, between attempts."""
-        self._laid_out = files
+    def set_laid_out(self, files: Listing, absent: Iterable[str] = ()) -> None:
+        """Change what was laid out, between attempts; ``absent``: other nodes removed it."""
+        self._laid_out, self._absent = files, frozenset(absent)
         self._folders = working_set.folders_above(files)
+
+    def tell_changes(self, launch: int, attempt: int, removed: Iterable[str]) -> NodeChanges:
+        """Write down what this node's ranks have changed so far, as an attempt begins. ``removed``:
+        what else they removed before. Raises OSError."""
+        scan, gone = self._look()
+        start, before = len(self._prefix), read_changes(self._part)
+        there = {
+            path[start:]: Change(0, file.what, *_size_and_time(file), file.target)
+            for path, file in scan.files.items()
+            if file.what != "folder"
+        }
+        folder = self.root / self.parts[0]
+        absent = {
+            path
+            for path in {*gone, *before.paths, *removed} - self._absent
+            if not path.endswith("/") and not os.path.lexists(folder / path)
+        }
+        size = sum(file.size for file in scan.files.values())
+        paths = node_changes.changes_since(before, there, absent)
+        made = NodeChanges(launch, attempt, paths, size if size > self._limit else 0)
+        self.write_changes(made)
+        return made
+
+    def write_changes(self, changes: NodeChanges) -> None:
+        """Write down changes of this node. Raises OSError."""
+        _write(self._part / working_set.CHANGES, changes.dump())
 
     def scan(self) -> Scan:
         """The working set. Raises OSError if what the files do not say cannot be written."""
@@ -125,10 +154,26 @@ class WorkTree(Tree):
                 return
             needed = True
         if needed:
-            self._about.parent.mkdir(parents=True, exist_ok=True)
-            beside = self._about.parent.with_name("about.new")
-            beside.write_bytes(data)
-            beside.replace(self._about)
+            _write(self._about, data)
+
+
+def read_changes(part: Path) -> NodeChanges:
+    """The changes that a part with a working set tells of. Raises ValueError and OSError."""
+    try:
+        return NodeChanges.load((part / working_set.CHANGES).read_bytes())
+    except FileNotFoundError:
+        return NodeChanges()
+
+
+def _size_and_time(file: FileState) -> tuple[int, int]:
+    return (file.size, file.mtime_ns) if file.what == "file" else (0, 0)
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.parent.with_name("about.new")
+    beside.write_bytes(data)
+    beside.replace(path)
 
 
 class WorkSync(Sync):
@@ -190,13 +235,19 @@ class WorkSync(Sync):
 
     def _only_complete(self, work: Work, states: Mapping[str, FileState], end: bool) -> Work:
         # Written by this thread, so it is complete. Last: a file of the code may have been removed
-        # because of one that is not complete yet.
-        about = [path for path in work.send if path.partition("/")[2] == working_set.ABOUT]
-        files = [path for path in work.send if path not in about]
+        # because of one that is not complete yet. First: the files are changed since then.
+        named = {path: path.partition("/")[2] for path in work.send}
+        about = [path for path in work.send if named[path] == working_set.ABOUT]
+        changes = [path for path in work.send if named[path] == working_set.CHANGES]
+        files = [path for path in work.send if path not in (*about, *changes)]
         self._to_send = {path: states[path] for path in files}
         ready = super()._only_complete(work._replace(send=files), states, end)
         waits = ready.later or ready.writing
-        return ready if waits else ready._replace(send=[*ready.send, *about])
+        return ready._replace(send=[*changes, *ready.send, *(() if waits else about)])
+
+    def _is_sent(self, entry: Entry, head: Entry) -> bool:
+        # The time tells whether a file was changed since an attempt began.
+        return super()._is_sent(entry, head) and entry.mtime_ns == head.mtime_ns
 
 
 class WorkState(State):
@@ -224,6 +275,20 @@ class WorkState(State):
         self.stop()
         self._sync.attempt = attempt
         self.start(deaths)
+
+    def tell(self, attempt: int, wait: Callable[[float], None]) -> None:
+        """Send all that there is before the ranks of that attempt start: other nodes wait for it.
+        Raises AllranksError, OSError, and what ``wait`` raises."""
+        self.stop()
+        self._sync.attempt = attempt
+        self._client.go_on = lambda: wait(0.0)
+        while True:
+            try:
+                while self._sync.sync_once(end=True):
+                    pass
+                return
+            except (Unreachable, ChangedMeanwhile):
+                wait(0.5)
 
     def stop(self) -> None:
         """Send nothing more."""
@@ -256,3 +321,58 @@ def earlier(where: AgentIdentity, server: ServerAddress, note: Note) -> tuple[St
     root = where.folder / "earlier"
     folder = Folder(root, parts(where.node), "work", _NAME, False)
     return State(folder, where, server, True, 1.0, True, note), root / own(where.node)
+
+
+class OtherSet(State):
+    """The working set of another ``node``, as the server has it in that attempt. ``wait`` sleeps
+    for some seconds and may raise."""
+
+    def __init__(
+        self,
+        where: AgentIdentity,
+        server: ServerAddress,
+        node: int,
+        attempt: int,
+        wait: Callable[[float], None],
+        note: Note,
+    ) -> None:
+        name = f"{_NAME} of node {node}"
+        folder = Folder(where.folder / "others", parts(node), f"work/of/{node}", name, False)
+        super().__init__(folder, where, server, True, 1.0, True, note)
+        self._of, self._files = node, parts(node)[0]
+        self._chosen = _Chosen(self._tree, self._client, node, note, name)
+        self._chosen.attempt, self._wait = attempt, wait
+        self._client.go_on = lambda: wait(0.0)
+        self._tree.make()
+
+    def changes(self) -> NodeChanges:
+        """What the node has told of itself last. Raises AllranksError, ValueError, OSError, and
+        what ``wait`` raises."""
+        self._fetch([f"{own(self._of)}/{working_set.CHANGES}"])
+        return read_changes(self.root / own(self._of))
+
+    def fetch(self, paths: Iterable[str]) -> Path:
+        """The folder that then has these files. Raises as ``changes``."""
+        self._fetch([f"{self._files}/{path}" for path in paths])
+        return self.root / self._files
+
+    def _fetch(self, paths: list[str]) -> None:
+        self._chosen.paths = {
+            each for path in paths for each in (path, *state_manifest.above(path))
+        }
+        while True:
+            try:
+                self._chosen.fetch_all()
+                return
+            except (Unreachable, Unauthorized):  # or that node is lost, which ends this attempt
+                self._wait(0.5)
+
+
+class _Chosen(Sync):
+    """Fetches only some ``paths``."""
+
+    paths: Collection[str] = ()
+
+    def _work(self, scan: Scan, end: bool) -> Work:
+        work = super()._work(scan, end)
+        return Work([], [], [path for path in work.fetch if path in self.paths], [], False)

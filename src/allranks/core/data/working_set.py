@@ -15,8 +15,9 @@ from allranks.core.text import printable
 
 # Folders of the working folder whose files belong to the job's record, where attempts find them.
 COLLECTED = ("outputs", "logs")
-# The two parts of a working set: the files, and a file about them.
-FILES, ABOUT = "work", "about/work.json"
+# The parts of a working set: the files, a file about them, and what was changed in which attempt,
+# as the last one began.
+FILES, ABOUT, CHANGES = "work", "about/work.json", "about/changes.json"
 # In an agent's folder in the home: the node has its folder on a disk of its own.
 ELSEWHERE = "elsewhere"
 # The folder of a job's record with the sets that the server has, one for each node.
@@ -90,21 +91,31 @@ def folders_above(paths: Iterable[str]) -> set[str]:
     return above
 
 
-def sentence(attempt: int, files: Iterable[SetFile], removed: int, copies: int = 0) -> str:
-    """What an attempt finds of the earlier ones, for a person. ``copies``: files that only other
-    nodes' ranks made."""
+def sentence(
+    attempt: int,
+    files: Iterable[SetFile],
+    removed: int,
+    others: Mapping[int, Collection[str]] = {},
+    apart: Collection[str] = (),
+) -> str:
+    """What an attempt finds of the earlier ones, for a person. ``others``: the paths by the node
+    whose ranks alone changed them; ``apart``: paths that also another node changed."""
     every = [*files]
     parts = [counted(len(every), "file")] if every else []
     if removed:
         parts.append(f"{counted(removed, 'removal')}")
-    if not parts:
-        made = f"{counted(copies, 'file')} of other nodes" if copies else "no files of earlier ones"
-        return f"attempt {attempt} continues with {made}"
-    others = f", and {counted(copies, 'file')} of other nodes" if copies else ""
+    start = f"attempt {attempt} continues with "
     newest = max(every, key=lambda file: file.modified, default=None)
     shown = f", newest {printable(newest.path)}" if newest else ""
-    start = f"attempt {attempt} continues with {' and '.join(parts)} of the working folder"
-    return f"{start}{shown}{others}"
+    found = f"{' and '.join(parts)} of the working folder{shown}" if parts else ""
+    come = [
+        f"{counted(len(paths), 'change')} of node {node}: {_names(sorted(paths))}"
+        for node, paths in sorted(others.items())
+    ]
+    kept = [f"changed by several nodes, so each keeps its own: {_names([*apart])}"] if apart else []
+    return start + (
+        "; ".join([*([found] if found else []), *come, *kept]) or "no files of earlier ones"
+    )
 
 
 def unfinished_sentence(attempt: int, paths: Iterable[str], held: Iterable[str]) -> str:
@@ -128,6 +139,20 @@ def too_long_sentence(paths: Sequence[str]) -> str:
     """What of the working folder does not come along."""
     shown = _names([f"{path[:100]}…" for path in paths])
     return f"left out of the working folder, because the path is too long for Linux: {shown}"
+
+
+def absent_sentence(nodes: Sequence[int], come: Sequence[str], left: Sequence[str]) -> str:
+    """What becomes of the files of nodes that the job had before and has not now."""
+    which = ", ".join(map(str, nodes))
+    got = f"node 0 gets what only they changed: {_names(sorted(come))}" if come else ""
+    lost = f"left out, because other nodes have their own: {_names([*left])}" if left else ""
+    text = "; ".join(each for each in (got, lost) if each) or "they changed nothing"
+    return f"this job has no node {which}: {text}"
+
+
+def in_the_way_sentence(paths: Sequence[str]) -> str:
+    """Which changes of other nodes a node does not get."""
+    return f"not brought from other nodes, because something is in the way: {_names([*paths])}"
 
 
 def away_sentence(paths: Sequence[str]) -> str:

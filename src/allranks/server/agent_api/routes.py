@@ -103,6 +103,7 @@ async def hello(request: Request) -> Response:
         raise Unauthorized("this launch has ended for this node", hint="leave")
     own_disk = row.plan.task.sends_files or _says_own_disk(await request.body())
     await asyncio.to_thread(services.node_files.note_start, row, agent.node, own_disk)
+    held = await asyncio.to_thread(services.working_folders.held, row, agent.node, own_disk)
     answer: HelloAnswer = {
         "attempt": job.attempt,
         "order": _order(services, row, agent, job.attempt, 0),
@@ -110,7 +111,7 @@ async def hello(request: Request) -> Response:
         "state": services.states.is_known(row),
         "files": services.node_files.are_known(row),
         "home": None if own_disk else services.home_mark,
-        "work": services.working_folders.held(row, agent.node),
+        "work": held,
         "clocks": row.plan.rules.clocks(services.clocks)._asdict(),
         "mlflow": services.tracking.rank_variables(row, services.auth)
         if services.tracking

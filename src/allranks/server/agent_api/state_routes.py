@@ -130,11 +130,13 @@ def routes() -> list[Route]:
         *_routes("record", lambda services: services.node_files),
         *_routes("work", work),
         Route(PREFIX + "/{node:int}/work/unfinished", unfinished, methods=["PUT"]),
+        # Of another node's working folder.
+        *_routes("work/of/{of:int}", work),
     ]
 
 
 def _routes(kind: str, store: Store) -> list[Route]:
-    at, content = PREFIX + f"/{{node:int}}/{kind}", "/contents/{sha256}"
+    at, content = PREFIX + "/{node:int}/" + kind, "/contents/{sha256}"
     return [
         Route(at + "/sync", partial(sync, store), methods=["POST"]),
         Route(at + "/missing", partial(missing, store), methods=["POST"]),
@@ -150,7 +152,8 @@ async def _context(store: Store, request: Request) -> tuple[Folders, JobRow, Sta
     services, agent = who(request)
     row = await row_of(services, agent)
     folders = store(services)
-    return folders, row, folders.allowed(row, agent.launch, agent.node), agent.node
+    node = request.path_params.get("of", agent.node)
+    return folders, row, folders.allowed(row, agent.launch, node), node
 
 
 async def _digests(request: Request) -> list[str]:

@@ -22,11 +22,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks import folder_trees
-from allranks.agent.lifecycle.other_nodes_files import remove_unchanged
+from allranks.agent.lifecycle.other_nodes_files import remove_copies
 from allranks.core import amounts
-from allranks.core.data import state_manifest, working_set
+from allranks.core.data import node_changes, state_manifest, working_set
+from allranks.core.data.node_changes import GONE, Change, NodeChanges
 from allranks.core.data.state_manifest import Entry, own, stays_inside
-from allranks.core.data.working_set import ABOUT, FILES, About, folders_above, is_carried
+from allranks.core.data.working_set import (
+    ABOUT,
+    CHANGES,
+    FILES,
+    About,
+    folders_above,
+    is_carried,
+)
 from allranks.core.job import code_packages
 from allranks.core.job.continuation import File
 from allranks.core.plan import Task
@@ -70,11 +78,13 @@ class Carry(NamedTuple):
 
 
 class _Set(NamedTuple):
-    """A node's working set: ``entries`` by path; ``content`` is the file with an entry's."""
+    """A node's working set: ``entries`` by path, links as relative ones; ``content`` is the file
+    with an entry's. ``changes``: those that were known as its last attempt began."""
 
     about: About
     entries: Mapping[str, Entry]
     content: Callable[[str, Entry], Path]
+    changes: NodeChanges = NodeChanges()
 
 
 class WorkingFolders:
@@ -87,9 +97,12 @@ class WorkingFolders:
 
     # ------------------------------------------------------------ agents
 
-    def held(self, row: JobRow, node: int) -> HeldSet:
-        """What the node's agent has to know when it begins."""
+    def held(self, row: JobRow, node: int, own_disk: bool = False) -> HeldSet:
+        """What the node's agent has to know when it begins; ``own_disk``: it does not see the home,
+        and gets the set as a `state`. Raises OSError."""
         folder = self._folder(row.name) / str(node)
+        if own_disk and _goes_on(row.plan.task) and (folder / ABOUT).exists():
+            self._make_state(row, folder, node)
         form, unfinished = "", tuple[str, ...]()
         if _goes_on(row.plan.task) and os.path.exists(folder):
             is_state = (folder / HEAD).exists()
@@ -162,18 +175,33 @@ class WorkingFolders:
             source = self._nodes / row.key / str(node) / "working" / own(node) / FILES
             target = root / str(node)
             # Of a set that is still there the ranks have seen nothing.
-            if not source.is_dir() or (target / ABOUT).exists() or self._prefers_sent(row, node):
+            if (
+                not source.is_dir()
+                or (target / ABOUT).exists()
+                or self._prefers_sent(row, node, source)
+            ):
                 continue
             code = self._code(task) if code is None else code
             _take(source, target, code)
 
-    def _prefers_sent(self, row: JobRow, node: int) -> bool:
+    def _make_state(self, row: JobRow, folder: Path, node: int) -> None:
+        """Make a `state` of a set that is a `folder`. Idempotent."""
+        self.forget(row.name)
+        _drop_state(folder)
+        found = self._found(row.name, folder, node)
+        if found.about.over or found.about.trouble:
+            found = found._replace(entries={})  # the agent says why it cannot continue
+        _write(State(folder), found, found.changes, node)
+        (folder / ABOUT).unlink()
+        folder_trees.remove(folder / FILES, ignore_errors=True)
+
+    def _prefers_sent(self, row: JobRow, node: int, source: Path) -> bool:
         """Whether the set that the agent sent is used: the agent was killed, and only complete
         files were sent."""
         record = row.record.nodes[node]
         # Without a place it was not ready, so no rank of this attempt has begun.
         orderly = record.left or record.state in _ORDERLY or record.place is None
-        return not orderly and _may_restart(row) and self._is_sent(row.name, node)
+        return not orderly and _may_restart(row) and self._is_sent(row, node, source)
 
     def forget(self, job: str) -> None:
         """Release the memory of a job's sets."""
@@ -187,10 +215,7 @@ class WorkingFolders:
         self.forget(job)
         for folder in _below(self._folder(job)):
             if (folder / ABOUT).exists():
-                for name in (HEAD, _UNFINISHED):
-                    (folder / name).unlink(missing_ok=True)
-                for name in (CONTENT, INCOMING, VERSIONS):
-                    folder_trees.remove(folder / name, ignore_errors=True)
+                _drop_state(folder)
 
     def _code(self, task: Task) -> Mapping[str, CodeFile]:
         try:
@@ -238,14 +263,10 @@ class WorkingFolders:
         or damaged, and OSError."""
         if task.fresh_work or task.in_place or not _goes_on(old.plan.task):
             return Carry()
-        files = list[File]()
-        notes = list[str]()
+        files, notes = list[File](), list[str]()
+        sets, changes = dict[int, _Set](), dict[int, NodeChanges]()
         for folder in _below(self._folder(old.name)):
             node = int(folder.name)
-            if node >= task.nodes:
-                nodes = f"this job has no node {node}"
-                notes.append(f"the working folder of node {node} is left out: {nodes}")
-                continue
             carried = self._set(old, folder, node)
             carried, more = self._for_code(carried, old.plan.task.code, task.code)
             notes += more
@@ -254,7 +275,11 @@ class WorkingFolders:
                 deque(_walk(folder / FILES, too_long), maxlen=0)
             if too_long:
                 notes.append(working_set.too_long_sentence(too_long))
-            if away := _write(State(beside / working_set.RECORDED / str(node)), carried, node):
+            sets[node], changes[node] = carried, _changes(carried).as_earlier(old.record.attempt)
+        notes += self._gather(sets, changes, task.nodes)
+        for node, carried in sets.items():
+            state = State(beside / working_set.RECORDED / str(node))
+            if away := _write(state, carried, changes[node], node):
                 notes.append(working_set.away_sentence(away))
             part = f"work/node-{node}/" if task.nodes > 1 else "work/"
             files += [
@@ -264,15 +289,40 @@ class WorkingFolders:
             ]
         return Carry(tuple(files), tuple(dict.fromkeys(notes)))
 
+    def _gather(
+        self, sets: dict[int, _Set], changes: dict[int, NodeChanges], nodes: int
+    ) -> list[str]:
+        """Give the first of a job's ``nodes`` what only nodes changed that the job has not. Return
+        what to say of it."""
+        absent = {node: sets.pop(node) for node in [*sets] if node >= nodes}
+        if not absent:
+            return []
+        first = sets.get(0, _Set(About(), {}, lambda path, _: Path(path)))
+        mine = changes.setdefault(0, NodeChanges(0, 0))
+        plan = node_changes.others(0, changes).from_node
+        taken = {path: absent[node] for path, node in plan.items() if node in absent}
+        made = {path: changes[plan[path]].paths[path] for path in taken}
+        entries = {path: entry for path, entry in first.entries.items() if path not in made}
+        entries |= {p: taken[p].entries[p] for p, change in made.items() if change.what != GONE}
+        gone = {path for path, change in made.items() if change.what == GONE}
+        sets[0] = _Set(
+            first.about._replace(removed=tuple(sorted(gone.union(first.about.removed)))),
+            entries,
+            lambda path, entry: taken.get(path, first).content(path, entry),
+        )
+        changes[0] = mine._replace(paths={**mine.paths, **made})
+        left = {
+            f"{path} of node {node}"
+            for node, each in absent.items()
+            for path in changes.pop(node).paths
+            if path in each.entries and taken.get(path) is not each
+        }
+        return [working_set.absent_sentence([*absent], [*made], sorted(left))]
+
     def _set(self, old: JobRow, folder: Path, node: int) -> _Set:
         """Raises Conflict if it cannot be used, and OSError."""
-        taken = (folder / ABOUT).exists()
-        about = About.load((folder / ABOUT).read_bytes()) if taken else About()
-        if taken and not about.trouble:
-            size = sum(status.st_size for _, status in _walk(folder / FILES))
-            about = about._replace(over=size if size > self._limit else 0)
-        if not taken:
-            about = self._sent(old.name, node).about
+        found = self._found(old.name, folder, node)
+        about = found.about
         if about.over or about.trouble:
             why = about.trouble or working_set.too_large(about.over, self._limit)
             raise Conflict(
@@ -280,9 +330,20 @@ class WorkingFolders:
                 hint="start with a clean working folder: --fresh-work"
                 + ("; or raise ALLRANKS_WORK_LIMIT of the server" if about.over else ""),
             )
-        if not taken:
-            return self._sent(old.name, node)
-        return _Set(about, _entries(folder / FILES), lambda path, _: folder / FILES / path)
+        return found
+
+    def _found(self, job: str, folder: Path, node: int) -> _Set:
+        """What there is of a node, without files if it cannot be used. Raises OSError."""
+        if not (folder / ABOUT).exists():
+            return self._sent(job, node)
+        about, entries = About.load((folder / ABOUT).read_bytes()), dict[str, Entry]()
+        if not about.trouble:
+            size = sum(status.st_size for _, status in _walk(folder / FILES))
+            about = about._replace(over=size if size > self._limit else 0)
+        if not (about.over or about.trouble):
+            entries = _entries(folder / FILES, about.folder)
+        found = _Set(about, entries, lambda path, _: folder / FILES / path)
+        return _with_changes(found, folder / CHANGES)
 
     def _for_code(
         self, carried: _Set, before: str | None, after: str | None
@@ -312,8 +373,13 @@ class WorkingFolders:
             folder = self._folder(job) / str(node)
             return self._states.setdefault(folder, State(folder))
 
-    def _is_sent(self, job: str, node: int) -> bool:
-        return (self._folder(job) / str(node) / HEAD).exists()
+    def _is_sent(self, row: JobRow, node: int, source: Path) -> bool:
+        """Whether the agent sent all that there was when the attempt began, in ``source``."""
+        if not (self._folder(row.name) / str(node) / HEAD).exists():
+            return False
+        found = self._sent(row.name, node)
+        rest = found.changes.paths.keys() - found.entries.keys()
+        return not any(os.path.lexists(source / path) for path in rest)
 
     def _sent(self, job: str, node: int) -> _Set:
         """What the agent of a node has sent."""
@@ -321,17 +387,53 @@ class WorkingFolders:
         start = f"{own(node)}/{FILES}/"
         state = self._states.get(folder) or State(folder)
         entries = state.entries()
+
+        def said(name: str) -> Path:
+            entry = entries.get(f"{own(node)}/{name}", Entry("file", "0" * 64))
+            return state.content(entry.sha256)
+
         about = About()
-        about_entry = entries.get(f"{own(node)}/{ABOUT}")
-        if about_entry is not None:
-            with contextlib.suppress(FileNotFoundError):
-                about = About.load(state.content(about_entry.sha256).read_bytes())
+        with contextlib.suppress(FileNotFoundError):
+            about = About.load(said(ABOUT).read_bytes())
         files = {
             path.removeprefix(start): entry
             for path, entry in entries.items()
             if path.startswith(start)
         }
-        return _Set(about, files, lambda _, entry: state.content(entry.sha256))
+        found = _Set(about, files, lambda _, entry: state.content(entry.sha256))
+        return _with_changes(found, said(CHANGES))
+
+
+def _with_changes(found: _Set, file: Path) -> _Set:
+    try:
+        return found._replace(changes=NodeChanges.load(file.read_bytes()))
+    except FileNotFoundError:
+        return found
+    except ValueError:
+        trouble = "the list of what its ranks changed cannot be read"
+        return found._replace(about=found.about._replace(trouble=trouble))
+
+
+def _changes(found: _Set) -> NodeChanges:
+    """All changes that a set tells of."""
+    there = {
+        path: Change(
+            0, each.what, each.size, each.mtime_ns if each.what == "file" else 0, each.target
+        )
+        for path, each in found.entries.items()
+        if each.what != "folder"
+    }
+    removed = (path for path in found.about.removed if not path.endswith("/"))
+    gone = {*removed, *found.changes.paths} - there.keys()
+    return NodeChanges(paths=node_changes.changes_since(found.changes, there, gone))
+
+
+def _drop_state(folder: Path) -> None:
+    """Remove what an agent has sent."""
+    for name in (HEAD, _UNFINISHED):
+        (folder / name).unlink(missing_ok=True)
+    for name in (CONTENT, INCOMING, VERSIONS):
+        folder_trees.remove(folder / name, ignore_errors=True)
 
 
 def _goes_on(task: Task) -> bool:
@@ -352,7 +454,7 @@ def _put(report: Mapping[str, Any], node: int) -> Put:
     """A node's change. Raises UsageError for paths it may not write."""
     put = put_of(report, node)
     part, _, within = put.path.partition("/")
-    if part != own(node) or not (within.startswith(f"{FILES}/") or within == ABOUT):
+    if part != own(node) or not (within.startswith(f"{FILES}/") or within in (ABOUT, CHANGES)):
         hint = "leave it out"
         raise UsageError(f"{put.path[:255]!r} is not a path of a working folder", hint=hint)
     return put
@@ -387,8 +489,10 @@ def _take(source: Path, target: Path, code: Mapping[str, CodeFile]) -> None:
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
     folders = folders_above(code)
     try:
-        remove_unchanged(source.parent)  # copies of other nodes' files, of a killed agent
-        removed = _removed(source, code, folders)
+        same, gone = remove_copies(source.parent)  # of other nodes' files
+        _take_changes(source.parent, target, same)
+        mine = {path: file for path, file in code.items() if path not in same}
+        removed = _removed(source, mine, folders - folders_above(same), gone)
         for path in _changed(source, code, folders):
             _move(source, target / FILES, path)
     except OSError as error:
@@ -406,10 +510,23 @@ def _take(source: Path, target: Path, code: Mapping[str, CodeFile]) -> None:
     beside.replace(target / ABOUT)
 
 
-def _removed(source: Path, code: Mapping[str, CodeFile], folders: set[str]) -> tuple[str, ...]:
-    gone = [path for path in code if is_carried(path) and not os.path.lexists(source / path)]
-    gone += [f"{path}/" for path in folders if not os.path.lexists(source / path)]
-    return tuple(sorted(gone))
+def _take_changes(part: Path, target: Path, same: Collection[str]) -> None:
+    """Take what is known of earlier attempts' changes, without those that other nodes' replaced:
+    the agent may have been killed while it brought them. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        data = (part / CHANGES).read_bytes()
+        (target / CHANGES).parent.mkdir(exist_ok=True)
+        with contextlib.suppress(ValueError):  # the next agent says that it cannot be read
+            data = NodeChanges.load(data).without(same).dump()
+        (target / CHANGES).write_bytes(data)
+
+
+def _removed(
+    source: Path, code: Mapping[str, CodeFile], folders: set[str], more: Iterable[str]
+) -> tuple[str, ...]:
+    gone = {path for path in code if is_carried(path) and not os.path.lexists(source / path)}
+    gone |= {f"{path}/" for path in folders if not os.path.lexists(source / path)}
+    return tuple(sorted(gone.union(more)))
 
 
 def _changed(source: Path, code: Mapping[str, CodeFile], folders: set[str]) -> Iterator[str]:
@@ -475,27 +592,29 @@ def _walk(root: Path, left_out: list[str] | None = None) -> Iterator[tuple[str, 
                     folders.append(f"{path}/")
 
 
-def _entries(root: Path) -> dict[str, Entry]:
-    """The entries of a folder that was taken. Raises OSError."""
+def _entries(root: Path, was: str) -> dict[str, Entry]:
+    """The entries of a folder that was taken; its agent had it as ``was``. Raises OSError."""
     made = ((path, entry_of(root / path, status)) for path, status in _walk(root))
-    return {path: entry for path, entry in made if entry is not None}
+    return {
+        path: entry._replace(target=_within(path, entry.target, was)) if entry.target else entry
+        for path, entry in made
+        if entry is not None
+    }
 
 
-def _write(state: State, carried: _Set, node: int) -> list[str]:
+def _write(state: State, carried: _Set, changes: NodeChanges, node: int) -> list[str]:
     """Make a state of a set, which shares the contents: nobody writes to either. Returns the links
     that are left out, because they lead elsewhere. Raises OSError."""
-    if not carried.entries and not carried.about.removed:
+    if not carried.entries and carried.about._replace(folder="") == About():
         return []
     puts = list[Put]()
     away = list[str]()
     (state.folder / CONTENT).mkdir(parents=True, mode=0o700)
     for path, entry in carried.entries.items():
         full = f"{own(node)}/{FILES}/{path}"
-        if entry.what == "link":
-            entry = entry._replace(target=_within(path, entry.target, carried.about.folder))
-            if not stays_inside(full, entry.target):
-                away.append(path)
-                continue
+        if entry.what == "link" and not stays_inside(full, entry.target):
+            away.append(path)
+            continue
         if entry.what == "file" and not (target := state.content(entry.sha256)).exists():
             source = carried.content(path, entry)
             try:
@@ -503,10 +622,10 @@ def _write(state: State, carried: _Set, node: int) -> list[str]:
             except OSError:
                 shutil.copyfile(source, target)
         puts.append(Put(full, 0, entry))
-    data = carried.about.dump()
-    sha256 = hashlib.sha256(data).hexdigest()
-    state.content(sha256).write_bytes(data)
-    puts.append(Put(f"{own(node)}/{ABOUT}", 0, Entry("file", sha256, len(data), 0, 0o644)))
+    for name, data in ((ABOUT, carried.about.dump()), (CHANGES, changes.dump())):
+        sha256 = hashlib.sha256(data).hexdigest()
+        state.content(sha256).write_bytes(data)
+        puts.append(Put(f"{own(node)}/{name}", 0, Entry("file", sha256, len(data), 0, 0o644)))
     state.commit(puts)
     return away
 

@@ -1,0 +1,122 @@
+"""Which files of the others' working folders a node has in its next attempt. Pure.
+
+Each node has a working folder of its own. Before the ranks of an attempt start, each node says what
+its ranks made, changed or removed, and in which attempt they did so last. Then all nodes decide by
+the same function: whoever changed a path last keeps what it has, and the others get that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from allranks.core.data.state_manifest import is_path
+from allranks.core.data.working_set import is_carried
+
+GONE = "gone"
+
+
+class Change(NamedTuple):
+    """What ranks did to a path in that ``attempt``, and not since: there is a `file` or a `link`,
+    or it is `gone`."""
+
+    attempt: int
+    what: str
+    size: int = 0
+    mtime_ns: int = 0
+    target: str = ""
+
+
+class NodeChanges(NamedTuple):
+    """A node's changes by path, as an attempt begins. ``over``: the size, if it is over the bound.
+    Files of an earlier job are of attempt 0 and less."""
+
+    launch: int = 0
+    attempt: int = 1
+    paths: Mapping[str, Change] = {}
+    over: int = 0
+
+    def dump(self) -> bytes:
+        return json.dumps(self._asdict()).encode()
+
+    @staticmethod
+    def load(data: bytes) -> NodeChanges:
+        """Read what an agent wrote. Raises ValueError."""
+        try:
+            fields: dict[str, Any] = json.loads(data)
+            paths = {path: Change(*change) for path, change in fields.pop("paths").items()}
+            made = NodeChanges(paths=paths, **fields)
+            well = all(map(_is_well, paths.items()))
+            well = well and all(type(n) is int for n in (made.launch, made.attempt, made.over))
+        except (AttributeError, KeyError, RecursionError, TypeError) as error:
+            raise ValueError(f"not a list of changes: {error}") from None
+        if not well:
+            raise ValueError("not a list of changes")
+        return made
+
+    def without(self, paths: Collection[str]) -> NodeChanges:
+        """For a node that has other nodes' files at these ``paths``."""
+        return self._replace(paths={p: each for p, each in self.paths.items() if p not in paths})
+
+    def as_earlier(self, last: int) -> NodeChanges:
+        """For a job that goes on after attempt ``last`` of this one."""
+        paths = {
+            path: change._replace(attempt=change.attempt - last)
+            for path, change in self.paths.items()
+        }
+        return NodeChanges(0, 0, paths)
+
+
+def _is_well(item: tuple[str, Change]) -> bool:
+    path, change = item
+    numbers = (change.attempt, change.size, change.mtime_ns)
+    plain = all(type(each) is int for each in numbers) and isinstance(change.target, str)
+    is_place = is_path(f"work/{path}") and is_carried(path)
+    return is_place and plain and change.what in ("file", "link", GONE)
+
+
+def changes_since(
+    before: NodeChanges, there: Mapping[str, Change], gone: Iterable[str]
+) -> dict[str, Change]:
+    """The changes of a node that is known to have had those ``before`` as its last attempt began:
+    what is ``there``, of whatever attempt, and what is ``gone``."""
+    made = {**there, **{path: Change(0, GONE) for path in gone}}
+    return {
+        path: before.paths[path]
+        if path in before.paths and before.paths[path][1:] == change[1:]
+        else change._replace(attempt=before.attempt)
+        for path, change in made.items()
+    }
+
+
+class Others(NamedTuple):
+    """What a node gets: the node that each path comes ``from_node``; and the paths that stay
+    ``apart``, because another node changed them in the same attempt."""
+
+    from_node: Mapping[str, int]
+    apart: tuple[str, ...] = ()
+
+
+def others(node: int, changes: Mapping[int, NodeChanges]) -> Others:
+    """What the ``node`` gets of the others. Of several that changed a path in the same attempt,
+    those that did not get the first one's."""
+    newest = dict[str, tuple[int, bool, int]]()
+    for other in sorted(changes):
+        for path, change in changes[other].paths.items():
+            rank = (change.attempt, change.what != GONE, -other)
+            newest[path] = max(newest.get(path, rank), rank)
+    own = changes[node].paths
+    from_node = {
+        path: -source
+        for path, (attempt, _, source) in newest.items()
+        if path not in own or own[path].attempt < attempt
+    }
+    apart = {
+        path
+        for other, made in changes.items()
+        for path, change in (made.paths.items() if other != node else ())
+        if path in own and path not in from_node
+        if change.attempt == own[path].attempt and not change.what == own[path].what == GONE
+    }
+    return Others(from_node, tuple(sorted(apart)))
