@@ -44,18 +44,18 @@ class OtherNodes:
         """The changes of all nodes, once all have told them for this attempt. ``send`` is called if
         some node does not see this one's folder. Raises AllranksError, OSError, and what ``wait``
         raises."""
-        found, sent = {self._where.node: mine}, False
+        changes, sent = {self._where.node: mine}, False
         while True:
-            for node in [each for each in self._others if each not in found]:
-                told = self._told(node, mine.attempt)
-                if (told.launch, told.attempt) == (mine.launch, mine.attempt):
-                    found[node] = told
+            for node in [n for n in self._others if n not in changes]:
+                theirs = self._told(node, mine.attempt)
+                if (theirs.launch, theirs.attempt) == (mine.launch, mine.attempt):
+                    changes[node] = theirs
             if not sent and not all(map(self._is_beside, self._others)):
                 send()
                 sent = True
-            waiting = [str(node) for node in self._others if node not in found]
+            waiting = [str(node) for node in self._others if node not in changes]
             if not waiting:
-                return found
+                return changes
             doing(f"waits for what node {waiting[0]} changed in its working folder")
             self._wait(_PAUSE)
 
@@ -72,8 +72,8 @@ class OtherNodes:
         return folders
 
     def close(self) -> None:
-        for each in self._sets.values():
-            each.close()
+        for other_set in self._sets.values():
+            other_set.close()
         folder_trees.remove(self._where.folder / "others", ignore_errors=True)
 
     def _told(self, node: int, attempt: int) -> NodeChanges:

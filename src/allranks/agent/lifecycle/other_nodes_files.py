@@ -48,7 +48,7 @@ def bring(changes: Mapping[str, Change], folders: Mapping[str, Path], part: Path
             """So that no copy is taken for the node's own file."""
             listed.write(json.dumps([path, identity]).encode() + b"\n")
 
-        for path, change in sorted(to_do.items(), key=lambda each: (each[1].what != GONE, each)):
+        for path, change in sorted(to_do.items(), key=lambda item: (item[1].what != GONE, item)):
             target = own / path
             if change.what == GONE:
                 if _is_free(own, target) and os.path.lexists(target):

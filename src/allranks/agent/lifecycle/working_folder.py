@@ -120,10 +120,10 @@ class WorkingFolder:
             self._task, self._where, self._server, self.is_collected, wait, self._note
         )
         changes = nodes.changes(mine, lambda: self._send(mine.attempt, wait), doing)
-        found = node_changes.others(self._where.node, changes)
-        plan = {path: changes[node].paths[path] for path, node in found.from_node.items()}
+        merge = node_changes.others(self._where.node, changes)
+        plan = {path: changes[node].paths[path] for path, node in merge.from_node.items()}
         to_bring = lacking(plan, self._own)
-        from_node = {path: found.from_node[path] for path in to_bring}
+        from_node = {path: merge.from_node[path] for path in to_bring}
         size = sum(change.size for change in to_bring.values())
         self._require_bound(mine.attempt, [size, *(changes[n].over for n in from_node.values())])
         folders = nodes.folders(from_node)
@@ -132,16 +132,16 @@ class WorkingFolder:
         self._tree.write_changes(mine.without(plan.keys() - set(left_out)))
         copies = copies_of(self._own)
         absent = [path for path in copies if copies[path] is None]
-        files = {path: each for path, each in {**self._code, **copies}.items() if each is not None}
+        files = {path: file for path, file in {**self._code, **copies}.items() if file is not None}
         self.laid_out = self.laid_out._replace(files=files)
         self._tree.set_laid_out(files, absent)
         if left_out:
             self._note(working_set.in_the_way_sentence(left_out))
         come = dict[int, list[str]]()
-        for path, node in found.from_node.items():
+        for path, node in merge.from_node.items():
             if path in copies:
                 come.setdefault(node, []).append(path)
-        return come, found.apart
+        return come, merge.apart
 
     def _require_bound(self, attempt: int, sizes: Iterable[int]) -> None:
         """Refuse to go on with a part."""

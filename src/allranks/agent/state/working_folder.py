@@ -358,7 +358,7 @@ class OtherSet(State):
 
     def _fetch(self, paths: list[str]) -> None:
         self._chosen.paths = {
-            each for path in paths for each in (path, *state_manifest.above(path))
+            place for path in paths for place in (path, *state_manifest.above(path))
         }
         while True:
             try:

@@ -57,7 +57,9 @@ class NodeChanges(NamedTuple):
 
     def without(self, paths: Collection[str]) -> NodeChanges:
         """For a node that has other nodes' files at these ``paths``."""
-        return self._replace(paths={p: each for p, each in self.paths.items() if p not in paths})
+        return self._replace(
+            paths={p: change for p, change in self.paths.items() if p not in paths}
+        )
 
     def as_earlier(self, last: int) -> NodeChanges:
         """For a job that goes on after attempt ``last`` of this one."""
@@ -71,7 +73,7 @@ class NodeChanges(NamedTuple):
 def _is_well(item: tuple[str, Change]) -> bool:
     path, change = item
     numbers = (change.attempt, change.size, change.mtime_ns)
-    plain = all(type(each) is int for each in numbers) and isinstance(change.target, str)
+    plain = all(type(number) is int for number in numbers) and isinstance(change.target, str)
     is_place = is_path(f"work/{path}") and is_carried(path)
     return is_place and plain and change.what in ("file", "link", GONE)
 

@@ -107,14 +107,14 @@ def sentence(
     start = f"attempt {attempt} continues with "
     newest = max(every, key=lambda file: file.modified, default=None)
     shown = f", newest {printable(newest.path)}" if newest else ""
-    found = f"{' and '.join(parts)} of the working folder{shown}" if parts else ""
+    own = f"{' and '.join(parts)} of the working folder{shown}" if parts else ""
     come = [
         f"{counted(len(paths), 'change')} of node {node}: {_names(sorted(paths))}"
         for node, paths in sorted(others.items())
     ]
     kept = [f"changed by several nodes, so each keeps its own: {_names([*apart])}"] if apart else []
     return start + (
-        "; ".join([*([found] if found else []), *come, *kept]) or "no files of earlier ones"
+        "; ".join([*([own] if own else []), *come, *kept]) or "no files of earlier ones"
     )
 
 
@@ -146,7 +146,7 @@ def absent_sentence(nodes: Sequence[int], come: Sequence[str], left: Sequence[st
     which = ", ".join(map(str, nodes))
     got = f"node 0 gets what only they changed: {_names(sorted(come))}" if come else ""
     lost = f"left out, because other nodes have their own: {_names([*left])}" if left else ""
-    text = "; ".join(each for each in (got, lost) if each) or "they changed nothing"
+    text = "; ".join(part for part in (got, lost) if part) or "they changed nothing"
     return f"this job has no node {which}: {text}"
 
 

@@ -188,10 +188,10 @@ class WorkingFolders:
         """Make a `state` of a set that is a `folder`. Idempotent."""
         self.forget(row.name)
         _drop_state(folder)
-        found = self._found(row.name, folder, node)
-        if found.about.over or found.about.trouble:
-            found = found._replace(entries={})  # the agent says why it cannot continue
-        _write(State(folder), found, found.changes, node)
+        work_set = self._found(row.name, folder, node)
+        if work_set.about.over or work_set.about.trouble:
+            work_set = work_set._replace(entries={})  # the agent says why it cannot continue
+        _write(State(folder), work_set, work_set.changes, node)
         (folder / ABOUT).unlink()
         folder_trees.remove(folder / FILES, ignore_errors=True)
 
@@ -313,16 +313,16 @@ class WorkingFolders:
         changes[0] = mine._replace(paths={**mine.paths, **made})
         left = {
             f"{path} of node {node}"
-            for node, each in absent.items()
+            for node, gone_set in absent.items()
             for path in changes.pop(node).paths
-            if path in each.entries and taken.get(path) is not each
+            if path in gone_set.entries and taken.get(path) is not gone_set
         }
         return [working_set.absent_sentence([*absent], [*made], sorted(left))]
 
     def _set(self, old: JobRow, folder: Path, node: int) -> _Set:
         """Raises Conflict if it cannot be used, and OSError."""
-        found = self._found(old.name, folder, node)
-        about = found.about
+        work_set = self._found(old.name, folder, node)
+        about = work_set.about
         if about.over or about.trouble:
             why = about.trouble or working_set.too_large(about.over, self._limit)
             raise Conflict(
@@ -330,7 +330,7 @@ class WorkingFolders:
                 hint="start with a clean working folder: --fresh-work"
                 + ("; or raise ALLRANKS_WORK_LIMIT of the server" if about.over else ""),
             )
-        return found
+        return work_set
 
     def _found(self, job: str, folder: Path, node: int) -> _Set:
         """What there is of a node, without files if it cannot be used. Raises OSError."""
@@ -342,8 +342,8 @@ class WorkingFolders:
             about = about._replace(over=size if size > self._limit else 0)
         if not (about.over or about.trouble):
             entries = _entries(folder / FILES, about.folder)
-        found = _Set(about, entries, lambda path, _: folder / FILES / path)
-        return _with_changes(found, folder / CHANGES)
+        work_set = _Set(about, entries, lambda path, _: folder / FILES / path)
+        return _with_changes(work_set, folder / CHANGES)
 
     def _for_code(
         self, carried: _Set, before: str | None, after: str | None
@@ -377,8 +377,8 @@ class WorkingFolders:
         """Whether the agent sent all that there was when the attempt began, in ``source``."""
         if not (self._folder(row.name) / str(node) / HEAD).exists():
             return False
-        found = self._sent(row.name, node)
-        rest = found.changes.paths.keys() - found.entries.keys()
+        work_set = self._sent(row.name, node)
+        rest = work_set.changes.paths.keys() - work_set.entries.keys()
         return not any(os.path.lexists(source / path) for path in rest)
 
     def _sent(self, job: str, node: int) -> _Set:
@@ -388,44 +388,44 @@ class WorkingFolders:
         state = self._states.get(folder) or State(folder)
         entries = state.entries()
 
-        def said(name: str) -> Path:
+        def content(name: str) -> Path:
             entry = entries.get(f"{own(node)}/{name}", Entry("file", "0" * 64))
             return state.content(entry.sha256)
 
         about = About()
         with contextlib.suppress(FileNotFoundError):
-            about = About.load(said(ABOUT).read_bytes())
+            about = About.load(content(ABOUT).read_bytes())
         files = {
             path.removeprefix(start): entry
             for path, entry in entries.items()
             if path.startswith(start)
         }
-        found = _Set(about, files, lambda _, entry: state.content(entry.sha256))
-        return _with_changes(found, said(CHANGES))
+        work_set = _Set(about, files, lambda _, entry: state.content(entry.sha256))
+        return _with_changes(work_set, content(CHANGES))
 
 
-def _with_changes(found: _Set, file: Path) -> _Set:
+def _with_changes(work_set: _Set, file: Path) -> _Set:
     try:
-        return found._replace(changes=NodeChanges.load(file.read_bytes()))
+        return work_set._replace(changes=NodeChanges.load(file.read_bytes()))
     except FileNotFoundError:
-        return found
+        return work_set
     except ValueError:
         trouble = "the list of what its ranks changed cannot be read"
-        return found._replace(about=found.about._replace(trouble=trouble))
+        return work_set._replace(about=work_set.about._replace(trouble=trouble))
 
 
-def _changes(found: _Set) -> NodeChanges:
+def _changes(work_set: _Set) -> NodeChanges:
     """All changes that a set tells of."""
     there = {
         path: Change(
-            0, each.what, each.size, each.mtime_ns if each.what == "file" else 0, each.target
+            0, entry.what, entry.size, entry.mtime_ns if entry.what == "file" else 0, entry.target
         )
-        for path, each in found.entries.items()
-        if each.what != "folder"
+        for path, entry in work_set.entries.items()
+        if entry.what != "folder"
     }
-    removed = (path for path in found.about.removed if not path.endswith("/"))
-    gone = {*removed, *found.changes.paths} - there.keys()
-    return NodeChanges(paths=node_changes.changes_since(found.changes, there, gone))
+    removed = (path for path in work_set.about.removed if not path.endswith("/"))
+    gone = {*removed, *work_set.changes.paths} - there.keys()
+    return NodeChanges(paths=node_changes.changes_since(work_set.changes, there, gone))
 
 
 def _drop_state(folder: Path) -> None:
