@@ -567,4 +567,24 @@ def test_links_that_are_left_out_are_told(bed):
     assert bed.told()["links"] == links
     said = bed.download().stderr.splitlines()
     named = ", ".join(links[:3]).replace("\t", "?")
-    assert said[-1] == f"note: 5 symbolic links were left out: {named} and 2 more"
+    assert said[-1] == f"note: 5 links or special files were left out: {named} and 2 more"
+
+
+@slow
+def test_empty_folders_and_holes_stay(bed):
+    made = bed.folder / "made"
+    for root in (bed.outputs, made):
+        (root / "empty" / "deep").mkdir(parents=True)
+        with open(root / "holes", "wb") as file:
+            file.truncate(30 * MB)
+            file.seek(9 * MB)
+            file.write(b"x" * 5000)
+    os.mkfifo(bed.outputs / "pipe")
+    assert bed.told()["links"] == ["artifacts/outputs/pipe"]
+    assert bed.allranks("data", "upload", "made", "--name", "d").returncode == 0
+    assert bed.allranks("data", "download", "d", "-p", "got").returncode == 0
+    for root in (bed.got, bed.folder / "got" / "d"):
+        assert (root / "empty" / "deep").is_dir()
+        assert (root / "holes").read_bytes() == (made / "holes").read_bytes()
+        assert (root / "holes").stat().st_blocks * 512 < 2 * MB
+    assert not (bed.folder / "got" / "artifacts" / "logs").exists()

@@ -67,9 +67,12 @@ class _Server:
         return b"HTTP/1.1 %b\r\ncontent-length: %d\r\n\r\n%b" % (status, len(answer), answer)
 
     def _answer(self, path: str, body: bytes) -> bytes:
-        path = unquote(path.partition("?")[0])
+        path, _, query = path.partition("?")
+        path = unquote(path)
         if path.endswith("/bundle"):
             return b"".join(self._piece(each["path"]) for each in json.loads(body))
+        if "empty_folders=true" in query:
+            return json.dumps(self.paths if self.lies else []).encode()
         if path.endswith(("/files", "/manifest")):
             return json.dumps(self._listing()).encode()
         if path.endswith("/links"):
@@ -85,10 +88,8 @@ class _Server:
                 ]
             )
             return json.dumps(links if self.lies else []).encode()
-        if path.endswith(("/folders", "/events")):
-            return json.dumps(
-                self.paths if self.lies and path.endswith("/folders") else []
-            ).encode()
+        if path.endswith("/events"):
+            return b"[]"
         about = {"type": "command", "spec": {}, "outputs": {}, "attempts": 1, "ended_at": "2026"}
         name = self.chance.choice(["../m", "m/x", "\x1b[2J", ""]) if self.lies else "m"
         name = "m" if self.chance.random() < 0.7 else name

@@ -152,6 +152,8 @@ class Told:
         self.paths = paths
 
     def json(self, method: str, path: str) -> object:
+        if path.endswith(("/links", "=true")):
+            return []
         if not path.endswith("/files"):
             job = {"type": "command", "attempts": 1, "ended_at": None, "outputs": {"o": "/x"}}
             return {**job, "spec": {"outputs": {"o": None}}}

@@ -219,7 +219,9 @@ def _replaced(files: Sequence[Path]) -> str:
 
 
 def _left_out(links: Sequence[str]) -> str:
-    many = "a symbolic link was" if len(links) == 1 else f"{len(links)} symbolic links were"
+    many = "a link or special file was"
+    if len(links) > 1:
+        many = f"{len(links)} links or special files were"
     return f"note: {many} left out: {show.several(links)}"
 
 

@@ -21,7 +21,7 @@ from allranks.sdk.jobs.files import selected
 from allranks.sdk.transfer.fetch import SMALL, Entry, Fetcher, Tally
 from allranks.sdk.transfer.from_store import StoreFetcher, own_data
 from allranks.sdk.transfer.from_store import entries as stored_entries
-from allranks.sdk.transfer.write_files import beside, checked, is_there, place_link
+from allranks.sdk.transfer.write_files import beside, checked, is_there, make_folder, place_link
 
 if TYPE_CHECKING:
     from allranks.api.assets import DataAnswer, ModelAnswer, ModelFile, StateEntry
@@ -73,7 +73,8 @@ def download(
 
     A file is complete and equal to the server's, or absent. Existing files with the server's size
     and time are skipped; interrupted large files continue. A growing file is downloaded up to its
-    size at the start. Symbolic links are left out.
+    size at the start. Empty folders that the job made come along; symbolic links and special files
+    are left out.
 
     Raises NotFound for an output or a file the job has not got, or did not keep, and with
     ``needs_files`` if it has ended and there are none; ServerError where
@@ -97,12 +98,15 @@ def download(
             )
         listing: list[FileAnswer] = shaped(client.json("GET", job_path(name, "/files")), _FILES_OF)
         links = shaped(client.json("GET", job_path(name, "/links")), [str])
+        folders = [f for f in _empty_folders(client, job_path(name)) if _is_of_job(f)]
         too_long = shaped(client.json("GET", job_path(name, "/files?too_long=true")), [str])
         events = client.json("GET", job_path(name, "/events")) if job["ended_at"] else []
+        shaped(events, [{"attempt": object, "data": dict}])
 
     not_kept = kept_files.sentences(kept_files.summary(events, job["attempts"]))
     try:
-        chosen = selected(job, listing, paths) if paths else set()
+        everywhere = [*listing, *({"path": path} for path in folders)]
+        chosen = selected(job, everywhere, paths) if paths else set()
     except NotFound as error:
         hint = "; ".join(filter(None, [*not_kept, error.hint]))
         raise NotFound(error.message, where=error.where, hint=hint) from None
@@ -115,7 +119,8 @@ def download(
 
     targets = {file["path"]: target(file["path"]) for file in listing}
     entries = list(_entries(listing, targets))
-    is_empty = not entries and not any(map(target, links)) and not too_long
+    folders = [*filter(None, map(target, folders))]
+    is_empty = not (entries or folders or too_long or any(map(target, links)))
     if is_empty and (not_kept or (needs_files and job["ended_at"])):
         what = f"the output {output} of {name}" if output is not None else name
         rest = f"what it has: allranks job files {name}"
@@ -124,6 +129,8 @@ def download(
         hint = "; ".join([*not_kept, rest])
         raise NotFound(f"{what} has no files", hint=hint)
     fetched = _served(connect, job_path(name), folder, entries, progress)
+    for path in folders:
+        make_folder(folder, path)
     return fetched._replace(
         links=tuple(filter(None, map(target, links))),
         too_long=tuple(address(path, job["attempts"]) for path in too_long),
@@ -193,8 +200,11 @@ def download_data(
         listing: list[FileAnswer] = shaped(client.json("GET", f"{place}/files"), _FILES_OF)
         link = {"path": str, "target": str}
         links: list[LinkAnswer] = shaped(client.json("GET", f"{place}/links"), [link])
+        folders = _empty_folders(client, place)
     entries = list(_entries(listing, {file["path"]: f"{name}/{file['path']}" for file in listing}))
     fetched = _served(connect, place, folder, entries, progress)
+    for path in folders:
+        make_folder(folder, f"{name}/{path}")
     paths = {f"{name}/{link['path']}": link["target"] for link in links}
     skipped = (path for path, target in paths.items() if not place_link(folder, path, target))
     return fetched._replace(links=tuple(skipped))
@@ -211,7 +221,7 @@ def download_state(
     """Download the files of a state, or of a ``version``, into a folder of its name in ``folder``,
     like ``download_model``.
 
-    Links and empty folders are skipped. Raises ServerError for a damaged file, NotFound for an
+    Links are skipped. Raises ServerError for a damaged file, NotFound for an
     unknown state or version.
     """
     query = "" if version is None else f"?version={version}"
@@ -230,8 +240,22 @@ def download_state(
     if fetched.gone:
         hint = f"another version may be intact: allranks state show {name}"
         raise ServerError("a file of the state is missing on the server", where=name, hint=hint)
+    for each in listing:
+        if each["what"] == "folder":
+            make_folder(folder, f"{name}/{each['path']}")
     links = (f"{name}/{each['path']}" for each in listing if each["what"] == "link")
     return fetched._replace(links=tuple(links))
+
+
+def _empty_folders(client: Client, place: str) -> list[str]:
+    """None of a server of 0.1, which does not list them."""
+    answer = client.json("GET", f"{place}/files?empty_folders=true")
+    return [path for path in shaped(answer, list) if isinstance(path, str)]
+
+
+def _is_of_job(path: str) -> bool:
+    """Whether the job made that folder of its record, not we."""
+    return path.startswith(("artifacts/", "named-outputs/")) and path.count("/") > 1
 
 
 def _served(

@@ -76,14 +76,26 @@ def destination(folder: Path, path: str, part: str, stop: threading.Event) -> It
         made = Destination(folder, path, part, stop)
         yield made
     except OSError as error:
-        raise ServerError(
-            f"cannot write here: {(error.strerror or str(error)).lower()}",
-            where=str(folder / path),
-            hint=_HINTS.get(error.errno or 0, "choose another folder: -p DIR"),
-        ) from error
+        raise _unwritable(folder / path, error) from error
     finally:
         if made is not None:
             made.close()
+
+
+def make_folder(folder: Path, path: str) -> None:
+    """Make a folder, which may exist. Raises ServerError."""
+    try:
+        os.close(_opened(folder, checked(path).split("/"), make=True))
+    except OSError as error:
+        raise _unwritable(folder / path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> ServerError:
+    return ServerError(
+        f"cannot write here: {(error.strerror or str(error)).lower()}",
+        where=str(path),
+        hint=_HINTS.get(error.errno or 0, "choose another folder: -p DIR"),
+    )
 
 
 class Destination:

@@ -80,21 +80,24 @@ def left_nothing(home: Home, row: JobRow, of: OutputOf) -> Problem:
 def below(
     folder: str, but: Collection[str] = (), left_out: Callable[[str], object] = lambda path: None
 ) -> Iterator[tuple[str, os.stat_result]]:
-    """The regular files and links below a folder, sorted by their folders, without the folders
-    ``but`` in it. Skips files that a live job removes; ``left_out`` gets the files and folders
+    """What is below a folder, of folders only the empty ones, sorted by their folders, without the
+    folders ``but`` in it. Skips what a live job removes; ``left_out`` gets the files and folders
     whose path is too long for the kernel."""
     pending = [folder]
     while pending:
-        folders = list[str]()
-        with contextlib.suppress(FileNotFoundError), os.scandir(pending.pop()) as entries:
-            for entry in sorted(entries, key=lambda each: each.name):
+        above, folders = pending.pop(), list[str]()
+        with contextlib.suppress(FileNotFoundError), os.scandir(above) as scan:
+            entries = sorted(scan, key=lambda each: each.name)
+            if not entries and above != folder:
+                yield above, os.lstat(above)
+            for entry in entries:
                 if entry.name in but and entry.path == os.path.join(folder, entry.name):
                     continue
                 if folder_trees.is_too_long(entry.path):
                     left_out(entry.path)
                 elif entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
-                elif entry.is_symlink() or entry.is_file(follow_symlinks=False):
+                else:
                     with contextlib.suppress(FileNotFoundError):
                         yield entry.path, entry.stat(follow_symlinks=False)
         pending += reversed(folders)
@@ -115,7 +118,7 @@ def _wrote(row: JobRow, of: OutputOf) -> bool:
     """Whether a job wrote to its own output `artifacts`. If not, that is Azure's default output:
     all that the job left."""
     output = _named_output(row, of)
-    return bool(output.uri) or any(below(output.path))
+    return bool(output.uri) or any(not stat.S_ISDIR(s.st_mode) for _, s in below(output.path))
 
 
 def _named_output(row: JobRow, of: OutputOf) -> OutputTask:

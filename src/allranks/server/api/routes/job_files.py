@@ -64,7 +64,7 @@ class _Place(NamedTuple):
     unlisted: tuple[str, ...] = ()
 
     def listed(self, too_long: list[str] | None = None) -> Iterator[tuple[str, os.stat_result]]:
-        """The files and links, by their names; those with too long a path are only named."""
+        """What ``below`` lists, by name; what has too long a path is only named."""
         names = [] if too_long is None else too_long
         if self.root.is_file():
             yield self.root.name, self.root.stat()
@@ -172,12 +172,15 @@ def _add_name(names: list[str], name: str, start: int, path: str) -> None:
 
 
 def files(
-    place: Place, too_long: bool = False
+    place: Place, too_long: bool = False, empty_folders: bool = False
 ) -> Annotated[Response, Content(list[FileAnswer] | list[str])]:
     """All files in the job's folder, with path, size and ``mtime_ns``; or the paths of files and
-    folders that are ``too_long`` to be read."""
+    folders that are ``too_long`` to be read, or of ``empty_folders``."""
     left_out: list[str] = []
     listing: list[FileAnswer]
+    if empty_folders:
+        folders = [path for path, status in _listed(place) if stat.S_ISDIR(status.st_mode)]
+        return Response(json.dumps(folders), media_type="application/json")
     if isinstance(place, _Place):
         listing = [
             {"path": path, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
@@ -194,23 +197,32 @@ def files(
 
 
 def links(place: Place) -> Annotated[Response, Content(list[str])]:
-    """The paths of symbolic links in the job's folder, which ``files`` does not list."""
-    return Response(json.dumps([*_links(place)]), media_type="application/json")
+    """The paths of symbolic links and special files in the job's folder, which ``files`` does not
+    list."""
+    paths = [path for path, status in _listed(place) if not _is_copied(status)]
+    return Response(json.dumps(paths), media_type="application/json")
 
 
 def data_links(place: Place) -> Annotated[Response, Content(list[LinkAnswer])]:
-    """The symbolic links of a data asset; an object store has none."""
+    """The symbolic links of a data asset, and its special files, which have no target; an object
+    store has none."""
     answer = list[LinkAnswer]()
-    for path in _links(place):
-        assert isinstance(place, _Place)
-        with contextlib.suppress(FileNotFoundError):
-            answer.append({"path": path, "target": os.readlink(place.root / path)})
+    for path, status in _listed(place):
+        if not _is_copied(status):
+            assert isinstance(place, _Place)
+            with contextlib.suppress(FileNotFoundError):
+                is_link = stat.S_ISLNK(status.st_mode)
+                target = os.readlink(place.root / path) if is_link else ""
+                answer.append({"path": path, "target": target})
     return Response(json.dumps(answer), media_type="application/json")
 
 
-def _links(place: _Place | StoredData) -> Iterator[str]:
-    listed = place.listed() if isinstance(place, _Place) else ()
-    yield from (path for path, status in listed if stat.S_ISLNK(status.st_mode))
+def _listed(place: _Place | StoredData) -> Iterator[tuple[str, os.stat_result]]:
+    return place.listed() if isinstance(place, _Place) else iter(())
+
+
+def _is_copied(status: os.stat_result) -> bool:
+    return stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
 
 
 def file(place: Place, path: Named, request: Request) -> Response:
