@@ -8,11 +8,12 @@ from types import ModuleType
 
 import pytest
 
-from tests.hostile import archives, channels, copied_tars, listings, pulled_files
+from tests.hostile import archives, backups, channels, copied_tars, listings, pulled_files
 from tests.hostile.harness import check
 
 KINDS: dict[str, ModuleType] = {
     "archives": archives,
+    "backups": backups,
     "channels": channels,
     "copied_tars": copied_tars,
     "listings": listings,

@@ -54,18 +54,27 @@ class Extraction:
     """Extracts one archive to a folder. Sets no owner, set-uid, set-gid or sticky bit, and always
     gives our user full access."""
 
-    def __init__(self, archive: Path, folder: Path, wrote: Callable[[int], None]) -> None:
-        """``wrote`` is called with the size of each chunk written, and may raise."""
-        self._archive, self._wrote = archive, wrote
-        self._mask = os.umask(0o077)
-        os.umask(self._mask & 0o077)
+    def __init__(
+        self,
+        archive: Path,
+        folder: Path,
+        wrote: Callable[[int], None] = lambda count: None,
+        *,
+        as_it_was: bool = False,
+    ) -> None:
+        """``wrote`` is called with the size of each chunk written, and may raise. ``as_it_was``:
+        links may lead anywhere (nothing is written through them), and modes ignore the umask."""
+        self._archive, self._wrote, self._as_it_was = archive, wrote, as_it_was
+        self._before = os.umask(0o077)
+        self._mask = 0 if as_it_was else self._before & 0o077
+        os.umask(self._mask)
         self._root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         self._last: tuple[tuple[str, ...], int] = (), self._root
 
     def close(self) -> None:
         self._close_last()
         os.close(self._root)
-        os.umask(self._mask)
+        os.umask(self._before)
 
     def put(self, entry: Entry) -> None:
         """Extract an entry. Raises AllranksError if it is refused, and OSError."""
@@ -106,7 +115,8 @@ class Extraction:
                 parts.pop()
             elif part not in ("", "."):
                 parts.append(part)
-        if len(parts) > _MAX_DEPTH or len(name) > _MAX_PATH:
+        too_deep = len(parts) > _MAX_DEPTH and not self._as_it_was
+        if too_deep or len(name) > _MAX_PATH:
             raise self.refusal(f"{name[:80]}…", "has too long a path, or too many folders in it")
         if "\0" in name:
             raise self.refusal(name, "is not a valid file name")
@@ -156,17 +166,15 @@ class Extraction:
             return  # keep the mode of the caller's folder
         current = stat.S_IMODE(os.fstat(fd).st_mode)
         # Keep a set-gid bit inherited from the folder above.
-        mode = (entry.mode & 0o777 | 0o700) & ~(self._mask & 0o077) | current & stat.S_ISGID
+        mode = (entry.mode & 0o777 | 0o700) & ~self._mask | current & stat.S_ISGID
         if mode != current:
             with contextlib.suppress(PermissionError):  # it existed, and belongs to another user
                 os.fchmod(fd, mode)
 
     def _write_file(self, entry: Entry, above: int, name: str) -> None:
+        mode = entry.mode & 0o777 | (0 if self._as_it_was else 0o600)
         fd = self._create(
-            entry.name,
-            above,
-            name,
-            lambda: os.open(name, _FILE_FLAGS, entry.mode & 0o777 | 0o600, dir_fd=above),
+            entry.name, above, name, lambda: os.open(name, _FILE_FLAGS, mode, dir_fd=above)
         )
         try:
             for at, size in [(0, entry.size)] if entry.pieces is None else entry.pieces:
@@ -197,7 +205,8 @@ class Extraction:
         while rest and rest[0] == "..":
             ups, rest = ups + 1, rest[1:]
         # `x/..` may be another folder if x is a link.
-        if target.startswith("/") or not target or ups >= len(parts) or ".." in rest:
+        leads_out = target.startswith("/") or ups >= len(parts) or ".." in rest
+        if not target or (leads_out and not self._as_it_was):
             raise self.refusal(name, f"is a link that leads outside its folder: {target!r}")
         if "\0" in target or len(target) > _MAX_PATH:
             raise self.refusal(name, "is a link with an invalid target")

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit
 
 from allranks.cli.job_names import JobReference
 from allranks.cli.output import show
+from allranks.http_client import not_ours, shaped
 from allranks.sdk.connection import find_server
 
 
@@ -24,7 +25,9 @@ def ui_options(parser: argparse.ArgumentParser) -> None:
 def ui(options: argparse.Namespace) -> int:
     """Open the page, or a job's. The address is valid for five minutes."""
     with find_server.connect() as client:
-        path = client.json("POST", "/ui/link")["path"]
+        path = shaped(client.json("POST", "/ui/link"), {"path": str})["path"]
+        if not path.startswith("/"):  # of another host, after an @
+            raise not_ours(200)
         if options.name:
             path += f"&back={quote(f'/ui/jobs/{options.name}', safe='')}"
         address = client.url.rstrip("/") + path
@@ -34,7 +37,7 @@ def ui(options: argparse.Namespace) -> int:
     if not options.print_url and _has_browser() and webbrowser.open(address):
         print(f"opened {address.partition('?')[0]} in the browser", file=sys.stderr)
         return 0
-    print(address)
+    show.line(address)
     if os.environ.get("SSH_CONNECTION") and _is_here(address):
         port = urlsplit(address).port
         host = socket.gethostname()

@@ -167,7 +167,7 @@ class Unpacking(_Tar):
         root = self._into if is_single else self._into / self._named
         if root not in self._roots:
             root.mkdir(exist_ok=True)
-            self._roots[root] = Extraction(Path(self._source), root, lambda _: None)
+            self._roots[root] = Extraction(Path(self._source), root)
         renamed = entry._replace(name=self._named if is_single else name, target=target)
         self._roots[root].put(renamed)
 

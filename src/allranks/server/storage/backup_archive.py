@@ -10,14 +10,17 @@ import hashlib
 import io
 import json
 import os
-import stat
 import tarfile
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from allranks.agent.archives.read import stream_entries
+from allranks.agent.archives.safe_extract import Entry, Extraction
 from allranks.core.transfer_progress import OnProgress, Progress
-from allranks.errors import UsageError
+from allranks.errors import AllranksError, UsageError
 
 _MANIFEST, _FORMAT, _PIECE = "manifest.json", 1, 1 << 20
 
@@ -96,70 +99,67 @@ def pack(
 def unpack(path: Path, target: Path | None, report: OnProgress) -> dict[str, Any]:
     """Verify a backup, and extract it into the folder ``target`` unless None. Returns the manifest.
     Raises UsageError if it is not an intact backup, and OSError."""
-    try:
-        with tarfile.open(path, mode="r|") as tar:
-            contents, manifest = _unpack(tar, target, report, path.stat().st_size)
-    except (tarfile.TarError, EOFError) as error:
-        raise _bad(path, f"not a backup, or truncated: {error}") from error
+    with contextlib.ExitStack() as stack:
+        entries = stream_entries(path.name, stack.enter_context(path.open("rb")))
+        extraction = None
+        if target is not None:
+            extraction = Extraction(path, target, as_it_was=True)
+            stack.callback(extraction.close)
+        try:
+            contents, manifest = _unpack(entries, extraction, report, path.stat().st_size)
+        except AllranksError as error:
+            raise _bad(path, f"not a backup, or truncated: {error.message}") from error
     if manifest is None:
         raise _bad(path, "the backup is truncated")
-    if manifest.get("format") != _FORMAT:
-        raise _bad(path, f"unknown backup format {manifest.get('format')}")
-    wrong = [name for name, entry in manifest["files"].items() if contents.get(name) != entry]
-    if wrong or len(contents) != len(manifest["files"]):
+    if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
+        raise _bad(path, "unknown backup format")
+    files, torn = manifest.get("files"), manifest.get("torn")
+    if not isinstance(files, dict) or not isinstance(torn, list):
+        raise _bad(path, "the backup is damaged: its manifest is incomplete")
+    wrong = [name for name, entry in files.items() if contents.get(name) != entry]
+    wrong += [str(name) for name in torn if str(name) not in contents]
+    if wrong or len(contents) != len(files):
         raise _bad(path, f"the backup is damaged: {(wrong or ['its manifest'])[0]} does not match")
     return manifest
 
 
 def _unpack(
-    tar: tarfile.TarFile, target: Path | None, report: OnProgress, total: int
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    entries: Iterable[Entry], extraction: Extraction | None, report: OnProgress, total: int
+) -> tuple[dict[str, Any], Any]:
+    """What files hold, and the manifest, None without one."""
     contents: dict[str, Any] = {}
-    # Folders that are no links. To resolve each path anew takes minutes for deep ones.
-    inside: set[Path] = set()
-    for member in tar:
-        source = tar.extractfile(member) if member.isreg() else None
-        if member.name == _MANIFEST and source is not None:
-            return contents, json.loads(source.read())
-        place = None if target is None else _place(target, member.name, inside)
-        if source is not None:
-            report(Progress("reading the backup", member.offset_data, total))
-            contents[member.name] = [member.size, _copy(source, place, member)]
-        elif place is not None and member.isdir():
-            place.mkdir(mode=stat.S_IMODE(member.mode) | 0o700, parents=True, exist_ok=True)
-            if not place.is_symlink():
-                inside.add(place)
-        elif place is not None and member.issym():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.symlink_to(member.linkname)
+    done = 0
+    for entry in entries:
+        if entry.name == _MANIFEST:
+            try:
+                return contents, json.loads(b"".join(_pieces(entry)))
+            except (ValueError, RecursionError):
+                return contents, {}
+        report(Progress("reading the backup", done, total))
+        done += entry.size
+        digest = hashlib.sha256()
+        hashed = entry._replace(read=partial(_read, entry, digest))
+        if extraction is not None:
+            extraction.put(hashed)
+        else:
+            deque(_pieces(hashed), maxlen=0)
+        if entry.kind == "file":
+            contents[entry.name] = [entry.size, digest.hexdigest()]
     return contents, None
 
 
-def _place(target: Path, name: str, inside: Set[Path]) -> Path:
-    """The target of a member. Raises UsageError outside of ``target``, also through links."""
-    place = target / name
-    parent = place.parent
-    is_inside = parent in inside or parent.resolve().is_relative_to(target.resolve())
-    if ".." in place.parts or not is_inside:
-        raise _bad(target, f"the backup has a path outside of the home: {name}")
-    return place
+def _read(entry: Entry, digest: Any, size: int) -> bytes:
+    data = entry.read(size)
+    digest.update(data)
+    return data
 
 
-def _copy(source: Any, place: Path | None, member: tarfile.TarInfo) -> str:
-    digest = hashlib.sha256()
-    with contextlib.ExitStack() as stack:
-        file: BinaryIO | None = None
-        if place is not None:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            file = stack.enter_context(place.open("xb"))
-            os.fchmod(file.fileno(), stat.S_IMODE(member.mode))
-        while piece := source.read(_PIECE):
-            digest.update(piece)
-            if file is not None:
-                file.write(piece)
-    if place is not None:
-        os.utime(place, (member.mtime, member.mtime))
-    return digest.hexdigest()
+def _pieces(entry: Entry) -> Iterator[bytes]:
+    left = entry.size
+    while left:
+        piece = entry.read(min(left, _PIECE))
+        left -= len(piece)
+        yield piece
 
 
 def _bad(path: Path, message: str) -> UsageError:
