@@ -91,7 +91,7 @@ class _Server:
         if path.endswith("/events"):
             return b"[]"
         about = {"type": "command", "spec": {}, "outputs": {}, "attempts": 1, "ended_at": "2026"}
-        name = self.chance.choice(["../m", "m/x", "\x1b[2J", ""]) if self.lies else "m"
+        name = self.chance.choice(["../m", "m/x", "\x1b[2J", "", ".ssh"]) if self.lies else "m"
         name = "m" if self.chance.random() < 0.7 else name
         return json.dumps({**about, "name": name, "version": "1", "path": "x"}).encode()
 
@@ -126,6 +126,8 @@ def _path(chance: random.Random, place: Place) -> str:
             "artifacts/outputs/../../../outside/secret",
             str(place.outside / "secret"),
             "artifacts/outputs/l/x",
+            ".bashrc",
+            ".ssh/authorized_keys",
             "artifacts/outputs/l",
             "artifacts//x",
             "artifacts/" + "d/" * 3000 + "x",
@@ -166,6 +168,7 @@ def attempt(chance: random.Random, place: Place) -> Outcome:
     kind, fetch = chance.choice(
         [("job", download), ("data", download_data), ("model", download_model)]
     )  # type: str, Callable[..., Fetched]
+    options = {"everything": True} if kind == "job" and chance.random() < 0.5 else {}
     (place.goal / "m").mkdir()
     server = _Server(chance, place, kind)
     pauses, parallel._PAUSES = parallel._PAUSES, ()
@@ -174,7 +177,7 @@ def attempt(chance: random.Random, place: Place) -> Outcome:
         serving.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         try:
-            fetched = fetch(lambda: Client(url, timeout=2.0), "m", place.goal)
+            fetched = fetch(lambda: Client(url, timeout=2.0), "m", place.goal, **options)
             said = [*fetched.gone, *fetched.links, *fetched.left_out, *fetched.too_long]
         except AllranksError as error:
             said = [str(error)]
@@ -182,6 +185,8 @@ def attempt(chance: random.Random, place: Place) -> Outcome:
             parallel._PAUSES = pauses
             listener.shutdown(socket.SHUT_RDWR)
             serving.join()
+    names = {path.name for path in place.goal.iterdir()}
+    assert names <= ({"m", "artifacts", "attempts"} if kind == "job" else {"m"}), names
     prefix = "" if kind == "job" else "m/"
     sent = {f"{prefix}{path}": data for path, data in server.honest.items()}
     return Outcome(sent, "\n".join(line for each in said for line in show.safe_lines(each)))

@@ -11,6 +11,7 @@ import secrets
 import shutil
 import string
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -21,6 +22,7 @@ from allranks.errors import NotFound, UsageError
 from allranks.sdk import Client, Job
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
+from allranks.sdk.transfer.write_files import beside, checked, destination
 from allranks.spec.job import CommandJob
 
 if TYPE_CHECKING:
@@ -317,9 +319,11 @@ def _code_of(job: Job, folder: Path) -> None:
             path = str(file["path"])
             if path in (PROGRAM, CONFIG) or path.startswith("worker_toolkit/"):
                 continue
-            target = folder / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(client.call("GET", job_path(job.name, f"/code/{path}")).body)
+            code = client.call("GET", job_path(job.name, f"/code/{path}")).body
+            with destination(folder, checked(path), beside(path, ()), threading.Event()) as target:
+                target.cut()
+                target.write(code)
+                target.finish(None)
 
 
 def _copied(source: Path, target: Path) -> None:

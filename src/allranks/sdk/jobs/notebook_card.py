@@ -63,7 +63,7 @@ def _head(job: Answer) -> str:
     return (
         f"<div><b>{escape(job['name'])}</b> "
         f'<span style="color:{colour};font-weight:600">{escape(job["status"])}</span>'
-        f"{escape(why + tries)} · {size} on {escape(job['compute'])}</div>"
+        f"{escape(why + tries)} · {escape(size)} on {escape(job['compute'])}</div>"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from allranks.agent.data.file_entry import FileEntry
 from allranks.core.data import kept_files
+from allranks.core.data.node_files import WRITTEN
 from allranks.core.job.file_addresses import address, downloaded
 from allranks.core.transfer_progress import OnProgress, Progress, unheard
 from allranks.errors import AllranksError, NotFound, ServerError
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 _JOB = {"type": str, "spec": dict, "outputs": dict, "attempts": int, "ended_at": object}
 _ASSET = {"name": str, "version": str, "path": str}
 _FILES_OF = [{"path": str, "size": int, "mtime_ns": int}]
+# The folders of a job's record.
+_RECORD = {folder.partition("/")[0] for folder in WRITTEN}
 # Small files are sent in bundles of at most this many bytes and files.
 _BUNDLE, _FILES = 2 << 20, 128
 
@@ -113,8 +117,11 @@ def download(
 
     def target(path: str) -> str | None:
         if paths:
-            return downloaded(path, job["attempts"]) if path in chosen else None
-        place = _target(path, job["attempts"], output, everything)
+            place = downloaded(path, job["attempts"]) if path in chosen else None
+        else:
+            place = _target(path, job["attempts"], output, everything)
+        if place is not None:
+            checked(place, _RECORD)
         return place.split("/", 2)[2] if place and is_flat else place
 
     targets = {file["path"]: target(file["path"]) for file in listing}
@@ -156,7 +163,7 @@ def download_model(
     """
     with connect() as client:
         model: ModelAnswer = shaped(client.json("GET", asset_path("models", reference)), _ASSET)
-        name, version = model["name"], model["version"]
+        name, version = _same_name(model["name"], reference), model["version"]
         place = asset_path("models", f"{name}:{version}")
         hashed = [{**_FILES_OF[0], "sha256": str}]
         listing: list[ModelFile] = shaped(client.json("GET", f"{place}/manifest"), hashed)
@@ -184,7 +191,7 @@ def download_data(
     """
     with connect() as client:
         asset: DataAnswer = shaped(client.json("GET", asset_path("data", reference)), _ASSET)
-        name = asset["name"]
+        name = _same_name(asset["name"], reference)
         stored, files = None, list[FileEntry]()
         with contextlib.suppress(AllranksError):  # refused, perhaps: the server may have better
             if (stored := own_data(client, asset)) is not None:
@@ -245,6 +252,11 @@ def download_state(
             make_folder(folder, f"{name}/{each['path']}")
     links = (f"{name}/{each['path']}" for each in listing if each["what"] == "link")
     return fetched._replace(links=tuple(links))
+
+
+def _same_name(name: str, reference: str) -> str:
+    """The name of the asset that was asked for. Raises ServerError if the server has another."""
+    return checked(name, re.split("[:@/]", reference))
 
 
 def _empty_folders(client: Client, place: str) -> list[str]:

@@ -32,10 +32,12 @@ _LOOK = 0.05
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
 
 
-def checked(path: str) -> str:
-    """The path sent by the server. Raises ServerError if it leads outside."""
+def checked(path: str, below: Container[str] | None = None) -> str:
+    """The path sent by the server. Raises ServerError if it leads outside, or not to one of the
+    folders ``below`` which everything asked for is."""
     words = path.split("/")
-    if {"", ".", ".."} & {*words} or flaw(path, names=True) is not None:
+    is_elsewhere = below is not None and words[0] not in below
+    if is_elsewhere or {"", ".", ".."} & {*words} or flaw(path, names=True) is not None:
         hint = "nothing was written; check that this is the right server"
         raise ServerError(f"the server sent a path outside of the folder: {path!r}", hint=hint)
     return path

@@ -25,6 +25,7 @@ from allranks.compat.azure.v1.exceptions import (
 from allranks.compat.azure.v1.model import SHOWN, Model
 from allranks.sdk import Client, Job
 from allranks.sdk.jobs.properties import properties_of
+from allranks.sdk.transfer.write_files import checked
 from allranks.spec.fields.identifiers import identifier
 
 # Files of a job that are none of the run, and those that it saved beside its script.
@@ -221,11 +222,11 @@ class Run(Absent):
         for name in self.get_file_names():
             if name.startswith(prefix or ""):
                 own = name if append_prefix else name[len(prefix or "") :].lstrip("/")
-                self.download_file(name, str(Path(output_directory or ".", own)))
+                self.download_file(name, str(Path(output_directory or ".", checked(own))))
 
     def get_all_logs(self, destination: str | None = None) -> list[str]:
         folder = destination or "."
-        names = [each for each in self.get_file_names() if "logs/" in each]
+        names = [checked(each) for each in self.get_file_names() if "logs/" in each]
         for name in names:
             self.download_file(name, str(Path(folder, name)))
         return [str(Path(folder, each)) for each in names]
