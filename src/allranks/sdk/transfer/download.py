@@ -247,9 +247,9 @@ def download_state(
     if fetched.gone:
         hint = f"another version may be intact: allranks state show {name}"
         raise ServerError("a file of the state is missing on the server", where=name, hint=hint)
-    for each in listing:
-        if each["what"] == "folder":
-            make_folder(folder, f"{name}/{each['path']}")
+    for entry in listing:
+        if entry["what"] == "folder":
+            make_folder(folder, f"{name}/{entry['path']}")
     links = (f"{name}/{each['path']}" for each in listing if each["what"] == "link")
     return fetched._replace(links=tuple(links))
 
