@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -133,7 +134,7 @@ def test_what_no_index_has_is_named_with_the_way_out(submit, laptop):
         (info / "INSTALLER").write_text("pip\n")
     done = submit("run", "--", "python", "show.py")
     assert done.returncode == 1
-    assert f"your Python {laptop}/venv/bin/python is not on this node" in done.stderr
+    assert f"your Python {laptop}/venv/bin/python is not on {socket.gethostname()}" in done.stderr
     assert "-e requirements.txt" in done.stderr
     assert "--image" in done.stderr
 
@@ -175,4 +176,4 @@ def test_an_environment_that_is_gone_is_not_replaced_in_silence(allranks, laptop
     name = allranks("job", "restart", name).stdout.strip()
     done = allranks("job", "stream", name)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "your Python is not on this node" in done.stderr
+    assert f"your Python is not on {socket.gethostname()}" in done.stderr

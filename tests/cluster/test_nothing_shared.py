@@ -71,8 +71,8 @@ def venv(tmp_path: Path) -> Path:
     return path
 
 
-def install(venv: Path, file: Path) -> None:
-    words = (find_uv_bin(), "pip", "install", "--no-index", "--python", venv / "bin/python", file)
+def install(venv: Path, *files: object) -> None:
+    words = (find_uv_bin(), "pip", "install", "--no-index", "--python", venv / "bin/python", *files)
     subprocess.run(list(map(str, words)), check=True, capture_output=True)
 
 
@@ -102,6 +102,35 @@ def apart(
     for host in HOSTS:
         for folder in (home, code, venv, NODES):
             cluster("exec", host, "umount", folder)
+
+
+def test_packages_that_change_while_a_job_waits_are_named(
+    slurm: Allranks,
+    cluster: Cluster,
+    code: Path,
+    tmp_path: Path,
+    venv: Path,
+) -> None:
+    """On hosts that have the environment, and no index to make the one of before."""
+    env = {"VIRTUAL_ENV": str(venv), "PATH": f"{venv}/bin:{os.environ['PATH']}"}
+    wheels = tmp_path / "wheels"
+    install(venv, "--find-links", wheels, "--reinstall", "apple")
+    install(venv, wheel(wheels, "fig"))
+    (code / "far.py").write_text(FAR)
+    blocks = cluster.slurm(
+        "sbatch", "--parsable", "-N3", "--exclusive", "-o/dev/null", "--wrap=sleep 60"
+    )
+    slurm("run", "--detach", "--name", "j", *COMMAND, env=env)
+    install(venv, wheel(wheels, "apple", "2.0"), wheel(wheels, "pear"))
+    subprocess.run([find_uv_bin(), "pip", "uninstall", "-p", venv, "fig"], check=True)
+    cluster.slurm("scancel", blocks)
+    done = slurm("job", "stream", "j", env=env)
+    assert done.returncode == 1
+    what = "apple 1.0 is now 2.0; new: pear; gone: fig"
+    assert f"its packages changed since you submitted ({what})" in done.stderr
+    assert f"{venv}/bin/python is on n1" in done.stderr
+    again = slurm("job", "restart", "j", "-C", code, "--stream", env=env, timeout=120)
+    assert again.stdout == "apple 2.0\n", again.stderr
 
 
 def completes(apart: Allranks, *words: object) -> str:

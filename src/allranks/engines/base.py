@@ -10,11 +10,16 @@ from typing import Any, NamedTuple, Protocol
 
 from allranks.core.plan import Gang
 from allranks.engines.options import Option
+from allranks.errors import EngineError
 from allranks.settings import Home
 from allranks.statuses import GangState, Reason, SharedHome
 
 # Every process of a gang carries this variable, so that processes left by a dead agent are found.
 MARKER = "ALLRANKS_GANG"
+
+
+class QueueFull(EngineError):
+    """A limit on how many gangs may be queued: it takes this one when others have ended."""
 
 
 class Handle(NamedTuple):
@@ -92,7 +97,8 @@ class Engine(Protocol):
     def submit(self, gang: Gang) -> Handle:
         """Accept the gang and return at once; submitting a key twice makes one gang.
 
-        Raises Refused if it can never run, EngineError if the engine does not answer.
+        Raises Refused if it can never run, QueueFull if it must wait before it is even queued,
+        EngineError if the engine does not answer.
         """
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
@@ -126,6 +132,7 @@ class Kind(NamedTuple):
     ``own_networks``: whether with these options each node has a loopback of its own, even on the
     machine of the server.
     ``address`` returns that of the cluster itself, by name or number, as far as options tell.
+    ``queue``: gangs for which it is the same share the limits that ``submit`` may run into.
     """
 
     name: str
@@ -143,6 +150,7 @@ class Kind(NamedTuple):
     mounts: Callable[[Mapping[str, Any]], Sequence[str] | None] = lambda options: None
     own_networks: Callable[[Mapping[str, Any]], bool] = lambda options: False
     address: Callable[[Mapping[str, Any]], str] = lambda options: ""
+    queue: Callable[[Gang], str] = lambda gang: ""
 
     def own_disks(self, options: Mapping[str, Any]) -> bool:
         """Whether with these options no node shares the disk of the server's home."""

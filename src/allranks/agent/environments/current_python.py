@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import re
+import socket
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -17,6 +18,16 @@ WHEELS = "CURRENT_PYTHON_WHEELS"
 _VERSION = re.compile(r"^version(?:_info)? *= *(\d+\.\d+[\w.]*)", re.MULTILINE)
 _NAMED = re.compile(r"python(\d+\.\d+t?)")
 _LISTED = (".dist-info", ".egg-info", ".egg-link", ".pth")
+# Builds of PyTorch for a kind of node, and what it requires or not, depending on the build.
+BUILD = re.compile(r"\+(cpu|cu\d+|rocm[\d.]+|xpu)$")
+OF_CUDA = re.compile(r"nvidia[-_].+|(pytorch[-_])?triton([-_].+)?", re.IGNORECASE)
+_REQUIREMENT = re.compile(r"([\w.-]+?) ?(?:==|@ )(.+)")
+_MANY = 5
+_AS_IT_IS = (
+    "to run with its packages of now, submit the job again, or: allranks job restart JOB -C DIR, "
+    "with the folder of its code; so that a job that waits does not mind, install into another "
+    "environment, or submit with -e requirements.txt"
+)
 _HINT = "name what the job needs: -e requirements.txt, or --image for an image that has it"
 
 
@@ -41,9 +52,51 @@ def named(current: CurrentPython | None) -> Iterator[None]:
         yield
     except AllranksError as error:
         if current is not None:
-            error.message = f"your Python {current.path} is not on this node: {error.message}"
-            error.hint = f"{error.hint}; or {_HINT}" if error.hint else _HINT
+            host, hint = socket.gethostname(), _HINT
+            message = f"your Python {current.path} is not on {host}"
+            if os.access(current.path, os.X_OK):
+                what, hint = "; ".join(_changes(current)), _AS_IT_IS
+                message = (
+                    f"your Python {current.path} is on {host}, but its packages changed since you "
+                    f"submitted{what and f' ({what})'}, and those of then cannot be made there"
+                )
+            error.message = f"{message}: {error.message}"
+            error.hint = f"{error.hint}; or {hint}" if error.hint else hint
         raise
+
+
+def _changes(current: CurrentPython) -> Iterator[str]:
+    """What is different in the packages that are here, as far as names and versions tell."""
+    before, now = dict[str, str](), dict[str, str]()
+    for line in current.requirements:
+        if match := _REQUIREMENT.match(line):
+            before[_key(match[1])] = match[2]
+    for site in reversed(current.sites):
+        with contextlib.suppress(OSError):
+            infos = [name for name in os.listdir(site) if name.endswith(".dist-info")]
+            for name, _, version in (info[: -len(".dist-info")].partition("-") for info in infos):
+                # Those of the system, and some of PyTorch, are in no list.
+                is_unlisted = site.endswith("dist-packages") or _is_unlisted(name)
+                if _key(name) in before or not is_unlisted:
+                    now[_key(name)] = BUILD.sub("", version)
+    changed = {
+        f"{name} {before[name]} is now {now[name]}"
+        for name in before.keys() & now.keys()
+        if "/" not in before[name] and before[name] != now[name]
+    }
+    kinds = {"new": now.keys() - before.keys(), "gone": before.keys() - now.keys()}
+    for what, names in (("", changed), *kinds.items()):
+        if names:
+            more = f" and {len(names) - _MANY} more" if len(names) > _MANY else ""
+            yield f"{what}{': ' if what else ''}{', '.join(sorted(names)[:_MANY])}{more}"
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _is_unlisted(name: str) -> bool:
+    return name == "allranks" or OF_CUDA.fullmatch(name) is not None
 
 
 def is_here(current: CurrentPython) -> bool:
@@ -58,7 +111,8 @@ def _require_environment(env: Mapping[str, str]) -> None:
     if not prefix or not env.get("PATH", "").startswith(f"{prefix}/bin:"):
         return
     if not any(os.access(f"{prefix}/bin/{name}", os.X_OK) for name in ("python", "python3")):
-        raise AllranksError("your Python is not on this node", where=prefix, hint=_HINT)
+        message = f"your Python is not on {socket.gethostname()}"
+        raise AllranksError(message, where=prefix, hint=_HINT)
 
 
 def fingerprint(sites: Iterable[str]) -> str:

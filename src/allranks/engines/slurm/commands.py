@@ -134,7 +134,10 @@ def _host(row: Sequence[str]) -> Host:
 
 
 def _message(command: str, errors: str) -> str:
-    """The last line of its error output, without prefixes such as `sbatch: error:`."""
+    """The last line of its error output, without prefixes such as `sbatch: error:`; with the name
+    of the limit, if an earlier one is that."""
+    prefix = rf"^({command}: )?((error|fatal|allocation failure): )*"
     lines = [line for line in errors.splitlines() if line.strip() and "--help" not in line]
-    text = lines[-1] if lines else ""
-    return re.sub(rf"^({command}: )?((error|fatal|allocation failure): )*", "", text).strip()
+    texts = [re.sub(prefix, "", line).strip() for line in lines]
+    limits = [f": {text}" for text in texts[:-1] if re.fullmatch(r"\w+Limit", text)]
+    return "".join([*texts[-1:], *limits[:1]])

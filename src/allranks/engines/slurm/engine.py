@@ -19,7 +19,7 @@ from allranks.core.amounts import counted
 from allranks.core.plan import Gang
 from allranks.engines import agent_bundle
 from allranks.engines.agent_bundle import archive
-from allranks.engines.base import MARKER, GangStatus, Handle, Host, Kind
+from allranks.engines.base import MARKER, GangStatus, Handle, Host, Kind, QueueFull
 from allranks.engines.home_mark import seen_from
 from allranks.engines.slurm.batch_script import (
     ENDED,
@@ -44,6 +44,8 @@ _SUBMIT_PATIENCE = 3.0
 _SETTLING = 120.0
 # Limits on queued jobs, of a user or a site: they no longer apply when other jobs end.
 _FULL = re.compile(r"policy|submit limit|limit reached", re.IGNORECASE)
+# Those that count jobs alone, and so hold for all: others may refuse this one for its size.
+_SUBMIT_LIMIT = re.compile(r": \w*Submit\w*Limit$")
 _Q, _P, _U, _G = GangState.QUEUED, GangState.PROVISIONING, GangState.UP, GangState.GONE
 # Every state of squeue and sacct: our state, why the gang ended, and a description.
 STATES: Mapping[str, tuple[GangState, Reason | None, str]] = {
@@ -132,6 +134,8 @@ class SlurmEngine:
         try:
             output = self._run("sbatch", "--parsable", input=self.render(gang), env=env)
         except Refused as error:
+            if _SUBMIT_LIMIT.search(error.message):
+                raise QueueFull(error.message) from None
             raise self._final(error, gang, PATIENCE) or EngineError(error.message) from None
         return Handle(gang.key, output.strip().partition(";")[0])
 
@@ -331,6 +335,12 @@ def _last_line(log: Path) -> str:
     return (ours or [""])[-1].strip()
 
 
+def _queue(gang: Gang) -> str:
+    """Slurm limits what an account, a quality of service or a partition may have queued."""
+    options = placed(gang).options
+    return " ".join(str(options.get(name) or "") for name in ("account", "qos", "partition"))
+
+
 def _make(home: Home, options: Mapping[str, Any]) -> SlurmEngine:
     return SlurmEngine(home.engines / SlurmEngine.name, home.nodes, options.get("conf"))
 
@@ -343,4 +353,5 @@ KIND = Kind(
     spot=("spot_partition", "spot_qos"),
     gpus=gpus_of,
     shared_home=shared_home,
+    queue=_queue,
 )

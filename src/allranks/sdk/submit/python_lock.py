@@ -20,7 +20,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from allranks import settings
 from allranks.agent.environments import pip_conf
-from allranks.agent.environments.current_python import WHEELS, fingerprint
+from allranks.agent.environments.current_python import BUILD, OF_CUDA, WHEELS, fingerprint
 from allranks.core.environments import conda
 from allranks.core.packing import pack
 from allranks.core.plan import CurrentPython
@@ -31,10 +31,6 @@ from allranks.sdk.submit.editable_packages import python_in, sites_of
 from allranks.sdk.submit.repack import is_pure, repack
 
 _VERSION = re.compile(r"/python(\d+\.\d+t?)/")
-# Builds of PyTorch for a kind of node.
-_BUILD = re.compile(r"\+(cpu|cu\d+|rocm[\d.]+|xpu)$")
-# What PyTorch requires or not, depending on the build.
-_OF_CUDA = re.compile(r"nvidia[-_].+|(pytorch[-_])?triton([-_].+)?", re.IGNORECASE)
 # Of tools that make environments.
 _KNOWN_PTH = ("_virtualenv.pth", "distutils-precedence.pth", "easy-install.pth")
 # Folders of a distribution's own packages.
@@ -114,7 +110,7 @@ class _Reader:
                 self._add(Path(site, name))
         if "torch" in self._requirements:
             for name in [*self._requirements]:
-                if _OF_CUDA.fullmatch(name):
+                if OF_CUDA.fullmatch(name):
                     del self._requirements[name]
         self._look_at_paths()
         self._look_at_conda()
@@ -148,7 +144,7 @@ class _Reader:
         elif kind == ".egg-info":
             self._leave("installed without a list of their files", name)
         elif not origin or installer == "conda":
-            self._requirements[key] = f"{name}=={_BUILD.sub('', version)}"
+            self._requirements[key] = f"{name}=={BUILD.sub('', version)}"
         elif origin["url"].startswith("file:") or _is_signed(origin["url"]):
             if key != "allranks" or not (origin.get("dir_info") or {}).get("editable"):
                 self._pack(key, name, info)

@@ -12,6 +12,7 @@ from allranks.errors import AllranksError
 from allranks.events import Event, Kind
 from allranks.server.loop.dead_agent_files import collect, dead
 from allranks.server.loop.loop_services import LoopServices
+from allranks.server.loop.submissions import is_submitted
 from allranks.statuses import GangState, JobStatus
 from allranks.store.jobs.job_rows import JobRow
 
@@ -53,7 +54,7 @@ class GangStatuses:
     def poll(self, rows: list[JobRow]) -> None:
         """Poll the engine once for all submitted gangs. While nothing changes, a shared cluster is
         polled less and less often; agents report by themselves."""
-        if not any(map(_is_submitted, rows)) or time.monotonic() < self._next_poll:
+        if not any(map(is_submitted, rows)) or time.monotonic() < self._next_poll:
             return
         pace = self._engine.pace
         self._pace = min(max(pace, self._pace * 1.5), pace * _MAX_SLOWDOWN)
@@ -64,7 +65,7 @@ class GangStatuses:
         self._next_poll = max(self._next_poll, began + took + took * _REST)
 
     def poll_now(self, rows: list[JobRow]) -> None:
-        submitted = {row.key: row for row in rows if _is_submitted(row)}
+        submitted = {row.key: row for row in rows if is_submitted(row)}
         if not submitted:
             return
         try:
@@ -142,7 +143,3 @@ def _still_waits(row: JobRow, status: GangStatus) -> bool:
     job = row.record
     queued = status.state is GangState.QUEUED and job.gang is GangState.QUEUED
     return queued and decide.waits(job) and status == GangStatus(GangState.QUEUED, job.why)
-
-
-def _is_submitted(row: JobRow) -> bool:
-    return row.record.status is not JobStatus.NOT_STARTED and row.record.gang is not GangState.GONE

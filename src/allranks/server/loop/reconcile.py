@@ -21,7 +21,7 @@ from allranks.core.lifecycle import decide, repeated_time_limits
 from allranks.core.lifecycle.decide import Effect, Step
 from allranks.core.lifecycle.fold import fold
 from allranks.core.plan import Gang
-from allranks.engines.base import GangStatus, Handle
+from allranks.engines.base import GangStatus, Handle, QueueFull
 from allranks.errors import AllranksError, Refused
 from allranks.events import LEFTOVERS, Event, Kind
 from allranks.server.clusters.clusters import Cluster, KnownComputes
@@ -32,6 +32,7 @@ from allranks.server.loop.dead_agent_files import collect
 from allranks.server.loop.gang_statuses import GangStatuses, handle_of
 from allranks.server.loop.loop_services import LoopServices
 from allranks.server.loop.retries import Retries
+from allranks.server.loop.submissions import Submissions
 from allranks.statuses import TERMINAL, GangState, JobStatus
 from allranks.store.jobs.job_rows import COMMAND, JobRow
 
@@ -56,6 +57,9 @@ class Loop:
         self._wakeups, self._heartbeats = services.wakeups, services.heartbeats
         self._hangs, self._states = services.hangs, services.states
         self._retries = Retries(services.clocks.tick)
+        self._submissions = Submissions(self._clusters.kind_of(cluster.kind).queue)
+        # Whether jobs are looked at in the order of their submission.
+        self._in_order = False
         self._woken: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._statuses = GangStatuses(self._engine, cluster.kind, services)
         self._next_tick = 0.0
@@ -107,10 +111,14 @@ class Loop:
                 self._next_tick = time.monotonic() + self._clocks.tick
                 self._follow_computes(rows)
                 self._statuses.poll(rows)
+                rows = [self._records.latest(row.name) or row for row in rows]
+                self._submissions.count(rows)
+                self._in_order = True
                 for row in rows:
                     row = self._records.latest(row.name) or row
                     if self._waiting.get(row.name) != row.version:
                         self._advance_or_log(row)
+                self._in_order = False
                 self._look_at_stopped()
             except Exception:
                 # A full disk, a locked database: the record is unchanged and the next tick tries
@@ -173,7 +181,9 @@ class Loop:
                 return
             if step.effect is Effect.SUBMIT and not self._retries.due(row.key, step.event):
                 return
-            if step.effect is Effect.SUBMIT and (why := self._states.waits(row)):
+            if step.effect is Effect.SUBMIT and (
+                why := self._states.waits(row) or self._submissions.waits(row, self._in_order)
+            ):
                 self._statuses.record(row, GangStatus(GangState.UNKNOWN, why))
                 return
             if not self._execute(row, step):
@@ -201,7 +211,10 @@ class Loop:
         try:
             events = self._events_of(row, step)
         except AllranksError as error:
-            self._retries.failed(row.key, step.event, error)
+            if isinstance(error, QueueFull):
+                self._submissions.refused(row, error)
+            else:
+                self._retries.failed(row.key, step.event, error)
             self._statuses.record(row, GangStatus(GangState.UNKNOWN, error.message))
             return False
         columns: dict[str, Any] = {}
@@ -247,6 +260,7 @@ class Loop:
             except Refused as error:
                 refusal = {"message": error.message, "hint": error.hint}
                 return row.event(Kind.REFUSED, data=refusal)
+            self._submissions.accepted(row)
             return row.event(step.event, data={"key": handle.key, "ref": handle.ref})
         if step.effect is Effect.STOP:
             left = None
