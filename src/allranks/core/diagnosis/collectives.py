@@ -24,8 +24,8 @@ _UNEVEN = ("all_to_all", "alltoall", "gather", "scatter", "send", "recv", "coale
 _SAME_SIZES = ("all_reduce", "allreduce", "broadcast", "reduce")
 # What gloo says before it aborts a rank that got more data than its own collective takes.
 _TOO_MUCH_DATA = re.compile(r"op\.preamble\.length <= op\.nbytes\. (\d{1,18}) vs (\d{1,18})\b")
-# A process of a job may answer anything: the most characters of a name, and the most ranks.
-_LONGEST, _MOST_RANKS = 200, 1 << 16
+# A process of a job may answer anything: the most characters of a name.
+_LONGEST = 200
 
 
 class Entry(NamedTuple):
@@ -336,23 +336,6 @@ def facts(finding: Finding) -> ErrorCollective | None:
         "waiting_ranks": list(finding.waiting),
         "where": finding.entry.place,
     }
-
-
-def checked(data: object) -> ErrorCollective | None:
-    """The data of ``facts`` as an agent sent it; None if it is malformed."""
-    if not isinstance(data, Mapping):
-        return None
-    try:
-        return {
-            "op": str(data["op"])[:_LONGEST],
-            "sequence": _number(data["sequence"]),
-            "group": str(data["group"])[:_LONGEST],
-            "missing_ranks": list(_numbers(data["missing_ranks"][:_MOST_RANKS])),
-            "waiting_ranks": list(_numbers(data["waiting_ranks"][:_MOST_RANKS])),
-            "where": str(data["where"])[:_LONGEST],
-        }
-    except (KeyError, TypeError):
-        return None
 
 
 def _name(entry: Entry, group: str) -> str:

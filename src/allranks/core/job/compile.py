@@ -115,11 +115,12 @@ def compile(spec: CommandJob, context: CompileContext) -> Plan:
     if not around.keys() & {"recipe", "container"} and installs_packages(spec.command):
         notes = (*notes, _LAYERED)
     gpus = context.gpus or choose(Request(resources.gpus_per_instance))
+    limits = "" if context.remote else context.base.get(SHELL_LIMITS, "")
     gang = Gang(
         key=f"{context.name}.1",
         nodes=nodes,
         argv=context.argv,
-        env={} if context.remote else _limits(context.base),
+        env={SHELL_LIMITS: limits} if limits else {},
         gpus=gpus.per_node,
         cpus=_number(options.pop("cpus", None), f"resources.properties.{context.engine}.cpus"),
         memory=memory_of(
@@ -318,10 +319,6 @@ def _base(base: Mapping[str, str], in_image: bool) -> dict[str, str]:
         return {name: value for name, value in base.items() if name != SHELL_LIMITS}
     kept = (*_PROXIES, SUBMITTER.lower())
     return {name: value for name, value in base.items() if name.lower() in kept}
-
-
-def _limits(base: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in base.items() if name == SHELL_LIMITS}
 
 
 def _options(distribution: Distribution | None) -> dict[str, Any]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pydantic import TypeAdapter, ValidationError
+
+from allranks.api.jobs import ErrorCollective
 from allranks.core.attempt_end import Failure
 from allranks.core.diagnosis.causes import TABLE, Cause
-from allranks.core.diagnosis.collectives import checked
 from allranks.core.diagnosis.explain import Explanation, as_json
 from allranks.core.distributions import topology
 from allranks.core.lifecycle import pending_reason
@@ -20,7 +22,7 @@ from allranks.store.jobs.job_rows import JobRow
 from allranks.store.jobs.records import Records
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import ErrorCollective, JobError
+    from allranks.api.jobs import JobError
 
 # Reasons where a rank itself failed.
 _BY_RANKS = (Reason.RANK_EXITED, Reason.RANK_KILLED, Reason.OUT_OF_MEMORY, Reason.PEER_FAILED)
@@ -52,7 +54,11 @@ def _collective(row: JobRow, failure: Failure, records: Records) -> ErrorCollect
     place = (row.record.attempt, failure.node)
     events = [stored.event for stored in records.events(row.name)]
     ends = [e for e in events if e.kind in (Kind.HELD, Kind.ENDED) and (e.attempt, e.node) == place]
-    return next((checked(e.data["collective"]) for e in ends if "collective" in e.data), None)
+    data = next((e.data["collective"] for e in ends if "collective" in e.data), None)
+    try:
+        return TypeAdapter(ErrorCollective).validate_python(data, strict=True)
+    except ValidationError:  # a rank can write what its agent sends
+        return None
 
 
 def _hint(row: JobRow, failure: Failure, verdict: Verdict, why: Explanation | None) -> str:
