@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from allranks.core.diagnosis.log_tail import Ending, finding
 from tests.frameworks.environments import environment
 from tests.support import until
 
@@ -332,3 +333,23 @@ def test_headers_of_a_script_and_an_answer_without_a_body(replica: Started):
     )
     status, text, headers = made.ask(path="/health", method="HEAD")
     assert (status, text, headers["content-length"]) == (200, "", "7")
+
+
+@pytest.mark.parametrize("status", [1, 3])
+def test_an_exit_is_not_blamed_on_an_earlier_request(replica: Started, status: int):
+    made = replica(
+        "import os\ndef init(): pass\ndef run(data):\n"
+        f"  if 'exit' in data: os._exit({status})\n  raise KeyError('bad key')\n"
+    )
+    assert made.ask({})[0] == 500
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        made.ask({"exit": 1})
+    lines = made.process.communicate(timeout=30)[0].splitlines()
+    assert made.process.returncode == status
+    found = finding(lines, Ending(status))
+    assert found is not None
+    assert found.at is not None
+    assert lines[found.at] == f"score.py:4: os._exit({status}) is called"
+    assert f"score.py:4 ends the replica by os._exit({status})" in found.fix
+    # Nor where native code ends the process, which nobody can name.
+    assert finding(lines[:-1], Ending(status)) is None

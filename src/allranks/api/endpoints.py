@@ -14,9 +14,11 @@ DeploymentState = Literal["Creating", "Ready", "Updating", "Degraded", "UpdateFa
 
 
 class ReplicaAnswer(TypedDict):
-    """One replica; ``job`` is the job that it is. ``reason``: why it is not ready."""
+    """One replica; ``job`` is the job that it is, ``host`` where it runs on a cluster. ``reason``:
+    why it is not ready."""
 
     job: str
+    host: str | None
     ready: bool
     reason: str | None
 
@@ -40,8 +42,8 @@ class DeploymentAnswer(TypedDict):
     """``ready`` of ``instances`` replicas answer, with ``model``. ``spec`` is the deployment as it
     was given, ``revision`` counts its updates. ``failed_job`` is the last replica of this revision
     that failed, also once others are ready; None if the last one could not be submitted.
-    ``failures``: tries in a row that failed. ``takes_traffic``: it gets traffic when it is
-    ready: that of its endpoint's ``traffic_when_ready``."""
+    ``failures``: tries in a row that failed; ``tries``: that, and when the next one is, in words.
+    ``takes_traffic``: it gets that of its endpoint's ``traffic_when_ready``."""
 
     name: str
     endpoint: str
@@ -49,6 +51,7 @@ class DeploymentAnswer(TypedDict):
     reason: str | None
     failed_job: str | None
     failures: int
+    tries: str
     takes_traffic: bool
     ready: int
     instances: int

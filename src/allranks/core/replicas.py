@@ -12,6 +12,8 @@ DRAIN = 30.0
 STEADY = 60.0
 # Tries that end before any replica was ready, after which a deployment counts as failed.
 HOPELESS = 3
+# Tries in a row after which a revision that never was ready is given up: within half an hour.
+_MOST_TRIES = 12
 
 
 class Replica(NamedTuple):
@@ -37,9 +39,15 @@ class Steps(NamedTuple):
 
 
 def decide(
-    replicas: Sequence[Replica], revision: int, instances: int, now: float, next_try: float
+    replicas: Sequence[Replica],
+    revision: int,
+    instances: int,
+    now: float,
+    next_try: float,
+    at_once: int | None = None,
 ) -> Steps:
-    """The next steps towards ``instances`` replicas of a revision.
+    """The next steps towards ``instances`` replicas of a revision, of which ``at_once`` may be on
+    their way.
 
     Replicas of older revisions serve until as many new ones are ready, and all of them until the
     first one is, so an update that fails takes nothing away.
@@ -49,6 +57,8 @@ def decide(
     new = [replica for replica in serving if replica.revision == revision]
     old = [replica for replica in serving if replica.revision != revision]
     missing = instances - len(new) if now >= next_try else 0
+    if at_once is not None:
+        missing = min(missing, at_once - sum(not replica.ready for replica in new))
     # Ready ones stay: the others go first.
     new.sort(key=lambda replica: not replica.ready)
     old.sort(key=lambda replica: not replica.ready)
@@ -70,6 +80,24 @@ def _may_stop(replica: Replica, now: float) -> bool:
     if replica.late or replica.drains_since is None or not replica.running:
         return True
     return now - replica.drains_since >= DRAIN
+
+
+def starts_at_once(failures: int, was_ready: bool) -> int | None:
+    """How many replicas may be on their way: all (None), one after a failure, or several where one
+    ``was_ready``, and none once a revision of which none was is given up."""
+    if failures == 0 or (was_ready and failures < HOPELESS):
+        return None
+    return 1 if was_ready or failures < _MOST_TRIES else 0
+
+
+def tries(failures: int, was_ready: bool, seconds: float) -> str:
+    """What became of the last tries, and when the next one is; empty without failures."""
+    if failures == 0:
+        return ""
+    text = "the last try failed" if failures == 1 else f"{failures} tries in a row failed"
+    if starts_at_once(failures, was_ready) == 0:
+        return f"{text}: it is given up until it is updated"
+    return f"{text}; the next one is " + (f"in {seconds:.0f} s" if seconds > 0 else "on its way")
 
 
 def with_share(traffic: Mapping[str, int], name: str, percent: int) -> dict[str, int]:

@@ -153,11 +153,13 @@ def is_batch(data: Mapping[str, Any]) -> bool:
     schema = str(data.get("$schema") or "").lower()
     kinds = {"endpoint_name", "component"} <= data.keys() or "defaults" in data
     batch = ("mini_batch_size", "output_action", "output_file_name")
+    apart = data.get("settings")
+    settings = {*apart} if isinstance(apart, Mapping) else set()
     return (
         "batch" in schema
         or kinds
-        or data.get("type") == "batch"
-        or not data.keys().isdisjoint(batch)
+        or data.get("type") in ("batch", "model", "pipeline")
+        or not (data.keys() | settings).isdisjoint(batch)
     )
 
 

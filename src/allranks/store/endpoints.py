@@ -47,7 +47,7 @@ class DeploymentRow(NamedTuple):
     tries in a row that ended; ``reason``: why the last one did; ``failed_job``: the last replica
     that failed. ``asset``: the name of its model's file or folder. ``scaled``: the replicas that
     its load needs, where it scales. ``takes_traffic``: the percent that it gets of its
-    endpoint's once it is ready."""
+    endpoint's once it is ready. ``ready_revision``: the last one of which a replica was ready."""
 
     endpoint: str
     name: str
@@ -66,6 +66,12 @@ class DeploymentRow(NamedTuple):
     scaled: int | None = None
     failed_job: str | None = None
     takes_traffic: int = 0
+    ready_revision: int = 0
+
+    @property
+    def was_ready(self) -> bool:
+        """Whether a replica of its revision was ready, since some version wrote that down."""
+        return self.ready_revision == self.revision
 
     @property
     def key(self) -> str:

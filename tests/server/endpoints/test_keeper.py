@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from allranks.core.replicas import Replica, state
+from allranks.core.replicas import Replica, state, tries
 from allranks.errors import Conflict, NotFound, SpecError
 from allranks.serve.table import Backend, Route, Site
 from allranks.server.api.routes.endpoints import _reason, _replicas, _require_model
+from allranks.server.endpoints import keeper as keeper_module
 from allranks.server.endpoints.keeper import Keeper, good_sites, site
 from allranks.server.endpoints.scaling import Scaler, instances_of, ready_within
 from allranks.settings import Home
 from allranks.spec.endpoint import parse_deployment
 from allranks.statuses import JobStatus
-from allranks.store.endpoints import DeploymentRow, EndpointRow, ReplicaRow
+from allranks.store.database import open_database
+from allranks.store.endpoints import DeploymentRow, EndpointRow, Endpoints, ReplicaRow
+from allranks.store.key_values import Settings
 
 
 def test_numbers_that_are_text_in_a_file():
@@ -155,3 +160,61 @@ def test_a_replica_whose_cancellation_fails_is_cancelled_at_the_next_look(tmp_pa
     keeper._cancel("r")
     keeper._cancel("r")
     assert sent == ["r"]
+
+
+class FailingReplicas(Keeper):
+    """Each ends two seconds after it was started."""
+
+    started: ClassVar[list[float]] = []
+
+    def _start(self, row: DeploymentRow, replica: ReplicaRow) -> None:
+        self.started.append(replica.started_at)
+
+
+def test_a_deployment_that_fails_is_tried_less_and_less_and_then_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    now = [1000.0]
+    monkeypatch.setattr(keeper_module.time, "time", lambda: now[0])
+    database = open_database(tmp_path / "db")
+    with contextlib.ExitStack() as at_the_end:
+        at_the_end.callback(database.dispose)
+        endpoints = Endpoints(Settings(database), None)  # type: ignore[arg-type]
+        endpoints.put(EndpointRow("e", {"name": "e"}, [], 0.0, "me"))
+        spec = {"name": "d", "endpoint_name": "e", "command": "x", "instance_count": 2}
+        row = DeploymentRow("e", "d", spec, {"spec": {"command": "x"}}, 1, 0.0, "me")
+        endpoints.create_deployment(row)
+
+        def latest(name: str) -> object:
+            (begun,) = (r.started_at for r in endpoints.deployments()[0].replicas if r.job == name)
+            status = JobStatus.FAILED if now[0] >= begun + 2 else JobStatus.RUNNING
+            record = SimpleNamespace(status=status)
+            return SimpleNamespace(record=record, error={"message": "no"}, started_at=begun)
+
+        clusters = SimpleNamespace(
+            find=lambda name: None, kind=lambda compute: SimpleNamespace(remote=True)
+        )
+        services: Any = SimpleNamespace(
+            records=SimpleNamespace(latest=latest),
+            channels=None,
+            home=Home(tmp_path),
+            endpoints=endpoints,
+            clusters=clusters,
+        )
+        keeper = FailingReplicas(services)
+        keeper.started.clear()
+        while now[0] < 1000 + 26:
+            keeper._advance(endpoints.deployments()[0], {})
+            now[0] += 0.25
+        assert len(keeper.started) == 6  # two, then one each
+        assert [b - a for a, b in pairwise(keeper.started[1:])] == [3.0, 4.0, 6.0, 10.0]
+        while now[0] < 1000 + 7200:
+            is_on_its_way = keeper._advance(endpoints.deployments()[0], {})
+            now[0] += 5
+        assert (len(keeper.started), is_on_its_way) == (13, False)
+        shown = endpoints.deployments()[0]
+        assert "given up" in tries(shown.failures, shown.was_ready, 0.0)
+        # One that was ready once is tried on, every five minutes.
+        endpoints.change(shown, ready_revision=1)
+        keeper._advance(endpoints.deployments()[0], {})
+        assert len(keeper.started) == 14

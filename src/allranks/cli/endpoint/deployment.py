@@ -16,6 +16,7 @@ from allranks.cli.endpoint.endpoint import (
     online_or_batch,
     path,
     ready_of,
+    replica_of,
     set_option,
     traffic_of,
     type_option,
@@ -287,8 +288,10 @@ def show_deployment(options: argparse.Namespace) -> int:
         show.field("model", made["model"])
     if made["reason"]:
         show.field("reason", made["reason"])
+    if made["tries"]:
+        show.field("tries", made["tries"])
     for item in made["replicas"]:
-        show.field("replica", f"{item['job']} ({'ready' if item['ready'] else item['reason']})")
+        show.field("replica", replica_of(item))
     return 0
 
 

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
     from allranks.api.batch import BatchEndpointAnswer
-    from allranks.api.endpoints import DeploymentAnswer, EndpointAnswer, EndpointKeys
+    from allranks.api.endpoints import (
+        DeploymentAnswer,
+        EndpointAnswer,
+        EndpointKeys,
+        ReplicaAnswer,
+    )
 
 _ENDPOINTS = "/api/v1/endpoints"
 
@@ -159,6 +164,12 @@ def _shares(percents: Mapping[str, int]) -> str:
     return " ".join(f"{name}={share}" for name, share in percents.items() if share)
 
 
+def replica_of(replica: ReplicaAnswer) -> str:
+    state = "ready" if replica["ready"] else replica["reason"] or "starts"
+    where = f" on {replica['host']}" if replica["host"] else ""
+    return f"{replica['job']}{where} ({state})"
+
+
 def unanswered(made: EndpointAnswer) -> list[str]:
     """Which requests of an endpoint nobody answers now, and why."""
     if not _shares(made["traffic"]):
@@ -200,6 +211,8 @@ def show_endpoint(options: argparse.Namespace) -> int:
             show.field("  model", item["model"])
         if item["reason"]:
             show.field("  reason", item["reason"])
+        if item["tries"]:
+            show.field("  tries", item["tries"])
         if counts := item["counts"]:
             times = (
                 ""
@@ -213,8 +226,7 @@ def show_endpoint(options: argparse.Namespace) -> int:
                 f"{counts['refused']} refused{times}",
             )
         for replica in item["replicas"]:
-            state = "ready" if replica["ready"] else replica["reason"] or "starts"
-            show.field("  replica", f"{replica['job']} ({state})")
+            show.field("  replica", replica_of(replica))
     for note in made["notes"]:
         show.talk(f"note: {note}")
     return 0

@@ -193,6 +193,12 @@ MESSAGES = (
         "again and counts for the threshold",
     ),
     Message(
+        Cause.UNKNOWN,
+        re.compile(r"(\S+:\d+): os\._exit\((.*)\) is called$"),
+        (),
+        "{0} ends the replica by os._exit({1}): raise an exception, which answers that request",
+    ),
+    Message(
         Cause.DISK_FULL,
         re.compile(
             r"\S+: (?:line \d+: )?.*(?:write error|error writing .*|cannot .*): No space left"

@@ -14,7 +14,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from allranks.api.jobs import JobError
-from allranks.core.replicas import HOPELESS, STEADY, Replica, after_failure, decide, pause
+from allranks.core.replicas import (
+    HOPELESS,
+    STEADY,
+    Replica,
+    after_failure,
+    decide,
+    pause,
+    starts_at_once,
+)
 from allranks.errors import AllranksError
 from allranks.events import Kind
 from allranks.serve.table import Backend, Route, Site, pack
@@ -200,17 +208,20 @@ class Keeper:
         if instances != instances_of(row):
             row = self._services.endpoints.scale(row, instances)
         instances = 0 if row.is_deleted else instances
-        steps = decide([*states.values()], row.revision, instances, now, row.next_try)
         replicas: list[ReplicaRow] = []
         changes: dict[str, Any] = {}
         for item in row.replicas:
             state = states[item.job]
-            if state.ended or (state.late and item.drains_since is None):
-                if item.drains_since is None:
-                    changes |= self._failed(row, item, state, counts, now)
-                if state.ended:
-                    self._forget(item)
-                    continue
+            if (state.ended or state.late) and item.drains_since is None:
+                changes |= self._failed(row, item, state, counts, now)
+        before, row = row, row._replace(**changes)  # the pause begins with the failure
+        at_once = starts_at_once(row.failures, row.was_ready)
+        steps = decide([*states.values()], row.revision, instances, now, row.next_try, at_once)
+        for item in row.replicas:
+            state = states[item.job]
+            if state.ended:
+                self._forget(item)
+                continue
             leaves = item.job in steps.drain or state.late
             since = now if leaves and item.drains_since is None else item.drains_since
             replicas.append(
@@ -218,6 +229,8 @@ class Keeper:
             )
             if item.job in steps.stop:
                 self._cancel(item.job)
+        if ready:
+            changes["ready_revision"] = row.revision
         if ready and len(ready) >= instances:
             changes["reason"] = None
             if min(ready) >= STEADY:
@@ -227,7 +240,6 @@ class Keeper:
         new = [self._named(row) for _ in range(min(steps.start, _MOST_STARTS))]
         replicas += new
         made = {**changes, "replicas": tuple(replicas)}
-        before = row
         if any(before._asdict()[name] != value for name, value in made.items()):
             row = self._services.endpoints.change(row, **made)
         # They are on record before they start: no crash leaves one that nobody ends.
@@ -250,6 +262,8 @@ class Keeper:
                 for item in replicas
             )
         )
+        if starts_at_once(row.failures, row.was_ready) == 0:
+            return any(item.drains_since is not None for item in replicas)
         return not settled and (row.failures == 0 or now >= row.next_try or bool(replicas))
 
     def _observe(

@@ -23,7 +23,7 @@ with standard_modules():
     import threading
     import time
     import traceback
-    from typing import Any, ClassVar, Dict, Tuple
+    from typing import Any, ClassVar, Dict, NoReturn, Tuple
     from urllib.parse import urlsplit
 
     import allranks_model_folder  # type: ignore[import-not-found,unused-ignore]
@@ -128,7 +128,8 @@ def _scored(score: Score, request: Request) -> Answer:
             and error.__traceback__.tb_next.tb_next
         )
         traceback.print_exception(type(error), error, own or error.__traceback__)
-        sys.stderr.flush()
+        # So that nobody takes it for what ended the process, if something ends it later.
+        print("continuing: the request is answered with status 500", file=sys.stderr, flush=True)
         message = str(error) or repr(error)
         return _failed(500, "%s: %s" % (type(error).__name__, message))
 
@@ -177,6 +178,20 @@ def _loaded(script: str, model: str, name: str) -> Tuple[Score, Dict[str, Any]]:
     return models.load(model), {}
 
 
+def _name_exits() -> None:
+    """Print who calls `os._exit`, which leaves no traceback. Forked children end by it, too."""
+    process, end_process = os.getpid(), os._exit
+
+    def end(status: int) -> NoReturn:
+        if os.getpid() == process and status:
+            caller = sys._getframe(1)
+            where = "%s:%d" % (os.path.relpath(caller.f_code.co_filename), caller.f_lineno)
+            print("%s: os._exit(%r) is called" % (where, status), file=sys.stderr, flush=True)
+        end_process(status)
+
+    os._exit = end
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m allranks_scoring")
     parser.add_argument("--script", default="")
@@ -190,6 +205,7 @@ def _options() -> argparse.Namespace:
 def main() -> None:
     with standard_modules():  # argparse imports more as it goes on
         options = _options()
+    _name_exits()
     sys.path.insert(0, os.getcwd())
     Handler.score, Handler.schema = _loaded(options.script, options.model, options.model_name)
     Handler.turns = threading.Semaphore(options.threads)

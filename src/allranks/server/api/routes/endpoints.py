@@ -17,7 +17,7 @@ from allranks.api.endpoints import (
     RequestCounts,
 )
 from allranks.core.plan import Plan
-from allranks.core.replicas import Replica, state, with_share
+from allranks.core.replicas import Replica, state, tries, with_share
 from allranks.errors import (
     Conflict,
     MissingCode,
@@ -35,6 +35,7 @@ from allranks.server.dependencies import JsonBody, Services, ServicesDep
 from allranks.server.endpoints.router_process import RouterProcess
 from allranks.server.endpoints.scaling import instances_of, ready_within, scale_of
 from allranks.server.http.public_listener import load, name_of
+from allranks.server.jobs.hosts import host_of
 from allranks.server.jobs.view import status_reason
 from allranks.server.loop.mailbox import ADDRESS
 from allranks.server.submission.submit import NO_SUBMISSION, Submission, plan
@@ -471,6 +472,11 @@ def _reason(
     return reason or reported
 
 
+def _host(name: str, services: Services) -> str | None:
+    job = services.records.latest(name)
+    return host_of(job, 0) if job is not None else None
+
+
 def _answering_model(row: DeploymentRow, replicas: list[Replica]) -> str:
     """That of the newest replica that answers; while none does, that of the specification."""
     jobs = {item.job for item in replicas if item.ready and item.drains_since is None}
@@ -494,13 +500,16 @@ def _shown(row: DeploymentRow, services: Services) -> DeploymentAnswer:
     reports = counts.get("replicas", {})
     instances = instances_of(row)
     replicas = _replicas(row, reports)
+    now = state(replicas, row.revision, instances, row.failures)
+    left = row.next_try - time.time()
     return {
         "name": row.name,
         "endpoint": row.endpoint,
-        "state": cast("DeploymentState", state(replicas, row.revision, instances, row.failures)),
+        "state": cast("DeploymentState", now),
         "reason": row.reason,
         "failed_job": row.failed_job,
         "failures": row.failures,
+        "tries": "" if now == "Ready" else tries(row.failures, row.was_ready, left),
         "takes_traffic": bool(row.takes_traffic),
         "ready": sum(item.ready and item.drains_since is None for item in replicas),
         "instances": instances,
@@ -511,6 +520,7 @@ def _shown(row: DeploymentRow, services: Services) -> DeploymentAnswer:
         "replicas": [
             {
                 "job": item.job,
+                "host": _host(item.job, services),
                 "ready": item.ready,
                 "reason": _reason(row, item, reports.get(item.job, {}).get("reason"), services),
             }
