@@ -269,3 +269,11 @@ def test_a_router_of_another_version_is_replaced(stage: Stage):
     file.write_text(json.dumps({**before, "format": "of before"}))
     assert stage.router.ensure(before["port"]) == stage.address
     assert json.loads(file.read_text())["pid"] != before["pid"]
+
+
+def test_a_replica_whose_socket_is_gone_is_known_before_its_next_probe(stage: Stage):
+    stage.serve(Route("blue", (stage.replica("b"),), period=3600.0))
+    (stage.router.sockets / "b").rename(stage.folder / "kept")
+    until(lambda: stage.ready() == 0)
+    (stage.folder / "kept").rename(stage.router.sockets / "b")  # its line is there again
+    until(lambda: stage.ready() == 1)

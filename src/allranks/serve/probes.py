@@ -35,6 +35,8 @@ async def probe_all(router: Router) -> None:
         jobs = {worker.backend.job for _, worker in several}
         due = {job: at for job, at in due.items() if job in jobs}
         for _, worker in several:
+            if worker.ready and not worker.pool.has_socket():
+                worker.ready, worker.reason = False, NOT_YET
             if not worker.ready:  # it may have failed a request since
                 job = worker.backend.job
                 due[job] = min(due.get(job, now), now + _EAGER)

@@ -287,6 +287,10 @@ class Pool:
         self._opening = 0
         self._waiting: deque[asyncio.Future[Connection | None]] = deque()
 
+    def has_socket(self) -> bool:
+        """False for a replica that has ended, or whose node has: its socket goes with its line."""
+        return self._kind == "tcp" or (self._sockets / self._place).exists()
+
     async def take(self) -> Connection:
         """An idle connection, or a new one. Few are opened at once, and who waits gets one that
         becomes idle: a connection costs as much as a request, so with one for each request a
