@@ -134,7 +134,7 @@ def test_a_deployment_from_its_file_to_its_end(allranks: Allranks, files: Path, 
     # On a terminal it asks.
     ours, theirs = pty.openpty()
     os.write(ours, b"n\n")
-    argv = [sys.executable, "-c", CLI, "endpoint", "delete", "--yes", "birds"]
+    argv = [sys.executable, "-c", CLI, "endpoint", "delete", "birds"]
     done = subprocess.run(argv, env=environment(home), stdin=theirs, stderr=theirs, timeout=60)
     os.close(theirs)
     assert b"delete birds (blue)? [y/N]" in os.read(ours, 65536)
