@@ -19,7 +19,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import Mount, Route, Router
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -111,7 +111,7 @@ def create_app(api_url: str, key: bytes, services: Path) -> ASGIApp:
         *(_route(*row) for row in _PAGES),
     ]
     app = Starlette(
-        routes=[Mount(BASE, routes=routes)],
+        routes=[Mount(BASE, app=Router(routes, redirect_slashes=False))],
         lifespan=lifespan,
         exception_handlers={AllranksError: _refused, HTTPException: _no_page, Exception: _broken},
     )
@@ -196,6 +196,11 @@ def render_error(request: Request, error: AllranksError) -> Response:
 
 async def _no_page(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    path = request.url.path
+    if path.endswith("/") and path != f"{BASE}/":
+        # Not Starlette's redirect, which names a host: here that is the server's name for us.
+        query = f"?{request.url.query}" if request.url.query else ""
+        return RedirectResponse(path.rstrip("/") + query, 307)
     problem = NotFound(f"{request.method} {request.url.path}: {error.detail}")
     return await _refused(request, problem)
 

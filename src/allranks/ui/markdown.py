@@ -10,14 +10,17 @@ from markupsafe import Markup
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-# Characters that are read; parsing is linear, but runs in the page's process.
-LONGEST = 200_000
+# Characters that are read, and opening brackets, for each of which the parser may read on to the
+# end: it runs in the page's process.
+LONGEST, _MOST_BRACKETS = 100_000, 5_000
 
 
 def markdown(text: str) -> Markup:
     """The text as HTML. Its headings go below an `h2`, and skip no level."""
-    parser = _parser()
-    tokens, level = parser.parse(text[:LONGEST]), 2
+    parser, text = _parser(), text[:LONGEST]
+    if text.count("[") > _MOST_BRACKETS:
+        return Markup('<pre tabindex="0">{}</pre>').format(text)
+    tokens, level = parser.parse(text), 2
     for token in tokens:
         if token.type == "heading_open":
             level = min(6, level + 1, int(token.tag[1]) + 2)

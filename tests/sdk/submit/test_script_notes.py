@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from allranks.cli.importing.programs import look_at_program
+from allranks.cli.preflight.read_script import read
 from allranks.sdk.submit.script_notes import (
+    _tree,
     data_parallel,
     idle_early_stopping,
     missing_imports,
@@ -165,3 +168,13 @@ def test_the_scripts_of_steps_trials_and_python_are_noted(shared: Allranks, code
         ]
     assert lines in run_of(shared, "python", "submit.py")
     assert imports in run_of(shared, "az", "ml", "job", "create", "-f", "job.yml")
+
+
+@pytest.mark.parametrize("text", ["x = " + "-" * 60_000 + "1", "x = a" + ".a" * 60_000, "(" * 300])
+def test_a_script_that_nests_too_deeply_is_no_python(tmp_path: Path, text: str) -> None:
+    (tmp_path / "train.py").write_text(text)
+    assert _tree(tmp_path / "train.py").body == []
+    found = read(str(tmp_path / "train.py"), str(tmp_path))
+    assert found["error"]["message"]
+    (tmp_path / "main.py").write_text(f"import azureml.core\n{text}")
+    look_at_program(tmp_path / "main.py", "main.py")

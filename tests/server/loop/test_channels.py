@@ -14,6 +14,7 @@ import pytest
 from allranks.channel import PROTOCOL
 from allranks.errors import AllranksError, Conflict, NotFound, Unauthorized, UsageError
 from allranks.http_client import Client
+from allranks.server.loop import channels
 from tests.server.serving import Served, served
 from tests.support import until
 
@@ -113,3 +114,46 @@ def test_channels_end_when_their_token_is_revoked(server: Served) -> None:
         with end, contextlib.suppress(ConnectionResetError):
             assert end.recv(100) == b""
     assert isinstance(refused(server, agent_token, f"/agent/v1/0/channels/{waiting}/0"), NotFound)
+
+
+def meet(server: Served, number: int, index: int, query: str = "") -> list[socket.socket]:
+    """Both ends of a connection of a channel into the job a."""
+    path = f"channels/{number}/{index}"
+    ends = [(server.token(), f"/api/v1/jobs/a/{path}")]
+    ends.append((server.auth.agent_token("a", 1), f"/agent/v1/0/{path}{query}"))
+
+    def connect(token: str, path: str) -> socket.socket:
+        with Client(server.url, token) as client:
+            return client.upgrade(path, PROTOCOL)
+
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        return [*threads.map(connect, *zip(*ends, strict=True))]
+
+
+def entries(server: Served) -> list[str]:
+    events = server.people.get("/api/v1/jobs/a/events").json()
+    return [event["data"]["message"] for event in events if event["kind"] == "entered"]
+
+
+@pytest.mark.medium
+def test_only_who_gets_in_has_entered(server: Served) -> None:
+    opened(server)  # whose ends never come
+    ends = meet(server, opened(server), 0, "?refused=1")
+    assert entries(server) == []
+    ends += meet(server, opened(server), 0)
+    assert entries(server) == ["port 80"]
+    for end in ends:
+        end.close()
+
+
+@pytest.mark.medium
+def test_connections_to_ports_leave_some_for_everybody_else(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channels, "most_per_address", lambda: 8)
+    number = opened(server)
+    ends = [end for index in range(3) for end in meet(server, number, index)]
+    with pytest.raises(Conflict, match="too many connections to ports"):
+        meet(server, number, 3)
+    for end in ends:
+        end.close()

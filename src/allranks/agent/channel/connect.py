@@ -29,7 +29,8 @@ def to_socket(path: str) -> socket.socket:
 
 def connect(request: Request, index: int) -> Connection:
     """The node's end of a connection of the channel. Raises AllranksError."""
+    refused = "?refused=1" if request["refusal"] else ""
     client = Client(
         request["url"], request["token"], timeout=_CONNECT, fingerprint=request["fingerprint"]
     )
-    return Connection(client.upgrade(f"{request['path']}/{index}", PROTOCOL))
+    return Connection(client.upgrade(f"{request['path']}/{index}{refused}", PROTOCOL))

@@ -17,18 +17,28 @@ if TYPE_CHECKING:
 
 # Seconds to connect to a port of this node.
 _CONNECT = 10.0
+# The most connections at once, as the server's; a client that asks for more is not answered.
+_MOST = 256
+# Of the number of a connection.
+_DIGITS = 15
 
 
 def serve(control: Connection, request: Request) -> None:
     """Until the client leaves. Raises Lost."""
+    threads: list[threading.Thread] = []
     while True:
         poll = select.poll()
         poll.register(control, control.events())
         poll.poll()
         control.flush()
         for kind, data in control.receive():
-            if kind is Frame.OPEN and data.isdigit():
-                threading.Thread(target=_lead, args=(request, int(data)), daemon=True).start()
+            if kind is not Frame.OPEN or not data.isdigit() or len(data) > _DIGITS:
+                continue
+            threads = [thread for thread in threads if thread.is_alive()]
+            if len(threads) < _MOST:
+                thread = threading.Thread(target=_lead, args=(request, int(data)), daemon=True)
+                threads.append(thread)
+                thread.start()
 
 
 def _lead(request: Request, index: int) -> None:

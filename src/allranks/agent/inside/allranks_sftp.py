@@ -165,8 +165,13 @@ class _Server:
             (_EXCLUSIVE, os.O_EXCL),
         ):
             flags |= flag if wants & wish else 0
-        handle = self._handle()
-        self._files[handle] = os.open(path, flags | os.O_NOCTTY, attributes.get("mode", 0o666))
+        # To open a pipe waits for its other end, and sftp has no place to wait in.
+        flags |= os.O_NOCTTY | os.O_NONBLOCK
+        handle, file = self._handle(), os.open(path, flags, attributes.get("mode", 0o666))
+        if stat.S_ISFIFO(os.fstat(file).st_mode):
+            os.close(file)
+            raise OSError(errno.ESPIPE, "it is a pipe, not a file")
+        self._files[handle] = file
         return _byte(_HANDLE) + _text(handle)
 
     def _close(self, packet):  # type: (_Packet) -> None

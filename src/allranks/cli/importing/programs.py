@@ -55,7 +55,7 @@ def look_at_program(
     kind = "notebook" if file.suffix == ".ipynb" else "program"
     try:
         sources = list(_sources(file))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         if not mentions(file, b"azure.ai.ml", b"azureml"):
             return None
         return Finding(name, kind, NO, problems=((f"it cannot be read: {error}", ""),))
@@ -67,7 +67,7 @@ def look_at_program(
     judgements: list[tuple[str, str]] = []
     try:
         judged = Judge(ast.parse("\n".join(sources)), file.parent, is_registered)
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         doubts, unused = [f"it cannot be parsed: {error}"], set[tuple[str, str]]()
     else:
         judgements = [(problem, _instead_of(problem)) for problem in judged.problems]
@@ -145,7 +145,7 @@ def _imports(source: str) -> Iterator[tuple[str, str]]:
     """Module and name of each import."""
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

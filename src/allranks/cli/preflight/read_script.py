@@ -36,7 +36,7 @@ def read(script: str, folder: str) -> dict[str, Any]:
         try:
             with tokenize.open(file) as source:
                 tree = ast.parse(source.read(), file)
-        except (SyntaxError, ValueError) as wrong:
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as wrong:
             error = error or _wrong(wrong, file, folder)
             continue
         except OSError:
@@ -65,7 +65,8 @@ def _wrong(wrong: Exception, file: str, folder: str) -> dict[str, Any]:
     where = os.path.relpath(file, folder)
     if isinstance(wrong, SyntaxError):
         return {"file": where, "line": wrong.lineno, "message": wrong.msg}
-    return {"file": where, "line": None, "message": str(wrong)}
+    # The parser refuses a file that nests too deeply by a MemoryError without a text.
+    return {"file": where, "line": None, "message": str(wrong) or "it nests too deeply"}
 
 
 def _imports(tree: ast.AST) -> Iterator[tuple[str, int, int, bool]]:

@@ -100,6 +100,10 @@ class LocalEngine:
                 self._load(folder)
         return self._known
 
+    def _all(self) -> list[_Gang]:
+        """The gangs of now: requests look at them while a loop starts and ends some."""
+        return [*self._gangs.values()]
+
     def prepare(self) -> None:
         self._fork_server.start()
 
@@ -171,7 +175,7 @@ class LocalEngine:
     def hosts(self, options: Mapping[str, Any]) -> Sequence[Host]:
         total, free = self._capacity, self._free()
         # A rank needs a CPU, whether or not its job names one.
-        entries = [self._entry(gang) for gang in self._gangs.values() if self._lives(gang)]
+        entries = [self._entry(gang) for gang in self._all() if self._lives(gang)]
         busy = sum(max(entry.need.cpus, entry.ranks) for entry in entries)
         return [
             Host(
@@ -217,9 +221,9 @@ class LocalEngine:
 
     def _free(self) -> Capacity:
         free = self._capacity
-        if any(gang.gang.memory for gang in self._gangs.values()):
+        if any(gang.gang.memory for gang in self._all()):
             free = free.minus(Capacity(0, 0, 0.0, warm_processes.memory(self._warm), 0))
-        for gang in self._gangs.values():
+        for gang in self._all():
             if self._lives(gang):
                 free = free.minus(need(gang.gang))
         return free
@@ -229,14 +233,14 @@ class LocalEngine:
 
     def _start_what_fits(self) -> None:
         """Start the waiting gangs whose turn it is, and tell spot gangs to give way to others."""
-        waiting = [gang for gang in self._gangs.values() if not gang.started]
+        waiting = [gang for gang in self._all() if not gang.started]
         self._waits = {}
         if not waiting:
             return
         free = self._free()
         needs = [self._entry(gang).need for gang in waiting]
         warm_processes.make_room(self._warm, free, needs)
-        running = [gang for gang in self._gangs.values() if self._lives(gang)]
+        running = [gang for gang in self._all() if self._lives(gang)]
         decision = turns(free, map(self._entry, running), map(self._entry, waiting))
         self._waits = decision.waits
         for key in decision.start:
@@ -256,7 +260,7 @@ class LocalEngine:
 
     def _start(self, gang: _Gang) -> None:
         count = gang.gang.gpus
-        taken = {g for other in self._gangs.values() if other.started for g in self._holds(other)}
+        taken = {g for other in self._all() if other.started for g in self._holds(other)}
         free = [gpu for gpu in range(self._capacity.gpus) if gpu not in taken]
         gpus = free[: count * gang.gang.nodes]
         gang.gpus = gpus

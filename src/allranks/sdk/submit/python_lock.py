@@ -277,7 +277,7 @@ def _uv_toml(environ: Mapping[str, str]) -> dict[str, str]:
             import tomllib  # lazy: few users have the file
 
             data = tomllib.load(file)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     pip = data.get("pip") or {}
     variables = dict(_of_toml({**pip, **data}))

@@ -168,7 +168,7 @@ def _tree(file: Path) -> ast.Module:
 
     try:
         return ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return ast.Module([], [])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -17,7 +18,11 @@ async def connect(request: Request) -> Response:
     if (channel.launch, channel.node) != (agent.launch, agent.node):
         raise Unauthorized("the channel leads to another node", hint="leave")
     index = request.path_params["index"]
-    return await services.channels.connect(request, channel, index, "agent")
+    joined = await services.channels.connect(request, channel, index, "agent")
+    if index == 0 and channel.entry is not None and "refused" not in request.query_params:
+        # Both ends are there, and nothing has passed between them.
+        await run_in_threadpool(services.records.append, agent.job, [channel.entry])
+    return joined
 
 
 def routes() -> list[Route]:

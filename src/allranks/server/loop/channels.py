@@ -18,6 +18,7 @@ from allranks.core.distributions.topology import Rank, ranks, ranks_of, world
 from allranks.core.lifecycle.decide import failure, held_until
 from allranks.errors import Conflict, Forbidden, NotFound
 from allranks.events import Event, Kind
+from allranks.http_limits.connection_limit import most_per_address
 from allranks.server.auth.roles import Person
 from allranks.server.http.upgrade import Pipe, Upgraded, require_upgrade
 from allranks.server.loop.mailbox import ADDRESS
@@ -101,9 +102,19 @@ def entered(row: JobRow, where: Place, who: Person, what: str) -> Event:
 class Channel:
     """One channel. Its connection 0 is the control; a port has one more for each connection."""
 
-    def __init__(self, number: int, row: JobRow, node: int, who: str, order: ChannelOrder) -> None:
+    def __init__(
+        self,
+        number: int,
+        row: JobRow,
+        node: int,
+        who: str,
+        order: ChannelOrder,
+        entry: Event | None,
+    ) -> None:
         self.number, self.job, self.launch, self.node = number, row.name, row.record.launch, node
         self.attempt, self.who, self.order = row.record.attempt, who, order
+        # The event that records who enters, once somebody does.
+        self.entry = entry
         self.until = time.monotonic() + PATIENCE
         self.is_over = False
         self.meetings: dict[int, Meeting] = {}
@@ -130,6 +141,8 @@ class Meeting:
     def __init__(self) -> None:
         self.sides: set[Side] = set()
         self.both = asyncio.Event()
+        # The addresses that connections of ports have come from.
+        self.hosts: list[str] = []
         self._first: Pipe | None = None
 
     def join(self, pipe: Pipe) -> None:
@@ -148,7 +161,14 @@ class Channels:
         self._last = 0
         self._lock = threading.Lock()
 
-    def open(self, row: JobRow, where: Place, who: Person, what: Mapping[str, Any]) -> Channel:
+    def open(
+        self,
+        row: JobRow,
+        where: Place,
+        who: Person,
+        what: Mapping[str, Any],
+        entry: Event | None = None,
+    ) -> Channel:
         """Ask the node's agent for a channel. Raises Conflict if the job has too many."""
         with self._lock:
             channels = self._by_job.setdefault(row.name, {})
@@ -158,7 +178,7 @@ class Channels:
                 raise Conflict(f"{row.name} has {MOST} open channels", hint="close some of them")
             self._last = number = max(int(time.time() * 1000), self._last + 1)
             order: ChannelOrder = {"number": number, "rank": where.rank, **what}  # type: ignore[typeddict-item]
-            channels[number] = made = Channel(number, row, where.node, who.name, order)
+            channels[number] = made = Channel(number, row, where.node, who.name, order, entry)
         self._wakeups.notify(row.name)
         return made
 
@@ -194,7 +214,12 @@ class Channels:
     async def connect(self, request: Request, channel: Channel, index: int, side: Side) -> Upgraded:
         """Join the request's connection to that of the other end. Raises UsageError, Conflict."""
         require_upgrade(request)
-        meeting = await self._meet(channel, index, side)
+        host = request.client.host if request.client and index else ""
+        if host and self._count(host) >= most_per_address() // 2:
+            # Commands and agents at that address must still reach the server.
+            message = f"too many connections to ports of jobs come from {host}"
+            raise Conflict(message, hint="close some of them")
+        meeting = await self._meet(channel, index, side, host)
         return Upgraded(lambda pipe: self._joined(channel, index, side, meeting, pipe))
 
     async def join(self, channel: Channel, index: int, pipe: Pipe) -> None:
@@ -206,7 +231,14 @@ class Channels:
             raise
         self._joined(channel, index, "client", meeting, pipe)
 
-    async def _meet(self, channel: Channel, index: int, side: Side) -> Meeting:
+    def _count(self, host: str) -> int:
+        """How many connections of ports come from that address."""
+        with self._lock:
+            channels = [one for of_job in self._by_job.values() for one in of_job.values()]
+        meetings = (meeting for channel in channels for meeting in channel.meetings.values())
+        return sum(meeting.hosts.count(host) for meeting in meetings)
+
+    async def _meet(self, channel: Channel, index: int, side: Side, host: str = "") -> Meeting:
         """Wait for the other end. Raises Conflict if it does not come, or this one came before."""
         if len(channel.meetings) >= MOST_CONNECTIONS and index not in channel.meetings:
             hint = "close some, or forward the port once more"
@@ -215,6 +247,7 @@ class Channels:
         if side in meeting.sides:
             raise Conflict("this end of the channel is connected already", hint="open another one")
         meeting.sides.add(side)
+        meeting.hosts.append(host)
         if len(meeting.sides) == 2:
             meeting.both.set()
         try:

@@ -65,7 +65,7 @@ class Blobs:
         """Whether a snapshot's manifest and all its chunks exist."""
         try:
             self.parts(digest)
-        except (NotFound, UsageError, ValueError, KeyError, TypeError):
+        except (NotFound, UsageError, ValueError, KeyError, TypeError, RecursionError):
             return False
         return True
 
@@ -73,7 +73,7 @@ class Blobs:
         """The digests of a snapshot's chunks; none if its manifest is missing or invalid."""
         try:
             return list(json.loads(self.path(digest).read_bytes())["chunks"])
-        except (FileNotFoundError, UsageError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, UsageError, ValueError, KeyError, TypeError, RecursionError):
             return []
 
     @contextmanager

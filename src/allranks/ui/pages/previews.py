@@ -132,7 +132,7 @@ async def _parquet(session: Session, job: str, path: str, size: int) -> dict[str
         try:
             out, _ = await asyncio.wait_for(process.communicate(), _PATIENCE)
             read = json.loads(out)
-        except (ValueError, TimeoutError):
+        except (ValueError, RecursionError, TimeoutError):
             return {"kind": "binary", "why": "It cannot be read as Parquet."}
         finally:
             if process.returncode is None:

@@ -34,6 +34,8 @@ with standard_modules():
 _SCORE = ("/score", "/invocations")
 _ALIVE = ("/", "/ping", "/health")
 _TEXT = "text/plain; charset=utf-8"
+# Bytes of a body, as the router's limit, and the digits of that number.
+_LARGEST, _DIGITS = 1 << 30, 10
 _STUCK = "all requests that run here have run for longer than anybody waits"
 
 
@@ -65,8 +67,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def _reply(self) -> None:
         address = urlsplit(self.path)
-        length = int(self.headers.get("content-length") or 0)
-        body = self.rfile.read(length)
+        length = self.headers.get("content-length") or "0"
+        if not length.isdigit() or len(length) > _DIGITS or int(length) > _LARGEST:
+            self.close_connection = True
+            self.send_error(413)
+            return
+        body = self.rfile.read(int(length))
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = Request(self.command, address.path, address.query, headers, body)
         answer = self._answer(request)

@@ -22,7 +22,7 @@ class Request(NamedTuple):
         """The body. Raises BadRequest."""
         try:
             return json.loads(self.body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BadRequest("the body is no JSON: %s" % error) from None
 
 

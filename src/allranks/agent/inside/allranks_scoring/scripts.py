@@ -153,7 +153,7 @@ def _input(body: Any, kind: str) -> Any:
     if kind == JSON:
         try:
             return json.loads(body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BadRequest("the body is no JSON: %s" % error) from None
     if kind == "text/csv":
         return [[float(cell) for cell in line.split(",")] for line in body.splitlines() if line]

@@ -42,7 +42,7 @@ class ChannelRequest(BaseModel):
 
 def create(name: str, request: ChannelRequest, services: ServicesDep, who: Who) -> ChannelAnswer:
     """Open a channel into a job that prepares or runs. It waits for both ends for some seconds: the
-    caller connects next. The entry is an event of the job."""
+    caller connects next. An entry that the node does not refuse is an event of the job."""
     row = services.records.with_ranks(name)
     require_own(who, name, submitter(row.spec))
     is_program = bool(request.command or request.terminal)
@@ -68,10 +68,9 @@ def create(name: str, request: ChannelRequest, services: ServicesDep, who: Who) 
     if request.service:
         require_service(row, services.records, request.service, where.node)
         what = f"service {request.service}"
-    services.records.append(name, [entered(row, where, who, what)])
     keys = {"command", "port", "service", "sftp", "terminal", "debug"}
     order = request.model_dump(include=keys)
-    channel = services.channels.open(row, where, who, order)
+    channel = services.channels.open(row, where, who, order, entered(row, where, who, what))
     return {"number": channel.number, "node": where.node, "rank": where.rank}
 
 
