@@ -231,7 +231,11 @@ def test_the_port_is_in_use(allranks, home):
         done = allranks("job", "list")
         assert done.returncode == 2
         assert f"port {told(home)['port']}" in done.stderr
-        assert "hint: " in done.stderr
+        assert f"process {os.getpid()} has it" in done.stderr
+        assert f"hint: stop it (kill {os.getpid()})" in done.stderr
+        other.setblocking(False)
+        with pytest.raises(BlockingIOError):  # nobody has taken it for the server
+            other.accept()
         held = ports.hold(1)
         (free,) = ports.numbers(held)
         ports.release(held)

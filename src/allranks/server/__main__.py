@@ -19,6 +19,7 @@ from allranks import disk_space, file_locks, settings
 from allranks.errors import AllranksError, Conflict, ServerError
 from allranks.http_limits.connection_limit import Listener
 from allranks.server.http.agents_listener import free_port
+from allranks.server.port_holder import holder
 from allranks.settings import Home
 from allranks.version import __version__
 
@@ -83,6 +84,9 @@ def serve(home: Home, port: int | None = None, ready_fd: int | None = None) -> N
 
 
 def _serve(home: Home, port: int | None, ready_fd: int | None, held: ServerLock | None) -> None:
+    # Until this server has its port, another program may have it: nobody may send it a token.
+    if (previous := _previous_port(home)) is not None:
+        _write(home, previous, None)
     listening = _listen(home, port)
     # Imported after the port is bound: requests of waiting commands queue in its backlog. What is
     # imported stays, and garbage collections would go through it again and again: a sixth of the
@@ -92,7 +96,7 @@ def _serve(home: Home, port: int | None, ready_fd: int | None, held: ServerLock 
 
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     Auth(home)  # creates the token before the server can be found
-    _write(home, listening)
+    _write(home, listening.getsockname()[1], url)
 
     from allranks.server.app import create_app  # lazy: see above
     from allranks.server.http.agents_listener import config  # lazy: imports uvicorn
@@ -142,11 +146,17 @@ def _listen(home: Home, port: int | None) -> socket.socket:
     try:
         return Listener(socket.AF_INET, ("127.0.0.1", number))
     except (OSError, OverflowError) as error:
+        message = f"cannot listen on port {number}: {getattr(error, 'strerror', None) or error}"
+        stop = "stop the program that uses it (`ss -ltnp` names it)"
+        if (found := holder(number)) is not None:
+            of_job = f" of the job {found.job}" if found.job else ""
+            message += f": process {found.pid}{of_job} has it ({found.program})"
+            stop = f"stop it (kill {found.pid})"
+        hint = "allranks server start --port N (running jobs will not find the server)"
         raise ServerError(
-            f"cannot listen on port {number}: {getattr(error, 'strerror', None) or error}",
+            message,
             where=str(home.server) if requested == previous else "--port",
-            hint="stop the program that uses it (`ss -ltnp` names it), or use another port: "
-            "allranks server start --port N (running jobs will not find the server)",
+            hint=f"{stop}, or use another port: {hint}",
         ) from error
 
 
@@ -157,16 +167,9 @@ def _previous_port(home: Home) -> int | None:
         return None
 
 
-def _write(home: Home, listening: socket.socket) -> None:
-    port = listening.getsockname()[1]
-    text = json.dumps(
-        {
-            "pid": os.getpid(),
-            "port": port,
-            "url": f"http://127.0.0.1:{port}",
-            "version": __version__,
-        }
-    )
+def _write(home: Home, port: int, url: str | None) -> None:
+    """Say where this server is; without a ``url``, that it starts."""
+    text = json.dumps({"pid": os.getpid(), "port": port, "url": url, "version": __version__})
     beside = Path(f"{home.server}.new")
     beside.touch(mode=0o600)
     beside.write_text(text)

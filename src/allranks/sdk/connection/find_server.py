@@ -193,9 +193,11 @@ def _token(home: Home) -> str:
 
 
 def _token_if_it_is_ours(url: str) -> str:
-    """The home's token, only for the home's own server."""
+    """The home's token, only for the home's own server while it runs: on the port of one that was
+    killed, any program may listen."""
     home = settings.home()
-    return _token(home) if look(home).url == url.rstrip("/") else ""
+    running = look(home)
+    return _token(home) if running.alive and running.url == url.rstrip("/") else ""
 
 
 def _answers_still(pid: int | None, url: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 from starlette.datastructures import Headers
@@ -11,15 +11,31 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from allranks.errors import TooLarge
 from allranks.server.http.error_responses import reply
 
-# Bytes of bodies that are held in memory: JSON, pieces of logs, metric points.
-JSON = 64 << 20
-# Bytes of bodies that are streamed to the disk: chunks of code, files of models.
-_BLOB = 1 << 40
 _BLOBS = "/api/v1/blobs/"
 
 # Integers that JSON, the database and file offsets can all hold.
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Number = Annotated[int, Field(gt=-(2**53), lt=2**53)]
+
+
+class Limits(NamedTuple):
+    """What one request to people's and agents' listeners may bring."""
+
+    # Bytes of bodies that are held in memory: JSON, pieces of logs, metric points.
+    body: int = 64 << 20
+    # Bytes of bodies that are streamed to the disk: chunks of code, files of models.
+    streamed: int = 1 << 40
+    # Members of the lists and mappings of a JSON body: each is looked at.
+    members: int = 3_000_000
+
+    def check_members(self, body: bytes) -> None:
+        """Raise TooLarge for JSON with too many members, before it is parsed."""
+        if sum(map(body.count, (b",", b"[", b"{"))) > self.members:
+            message = f"the request has more than {self.members} values"
+            raise TooLarge(message, hint="send several requests")
+
+
+LIMITS = Limits()
 
 
 class Limited:
@@ -39,7 +55,8 @@ class Limited:
 
 
 def _limited(scope: Scope, receive: Receive) -> Receive:
-    most = _BLOB if scope["method"] == "PUT" and scope["path"].startswith(_BLOBS) else JSON
+    is_blob = scope["method"] == "PUT" and scope["path"].startswith(_BLOBS)
+    most = LIMITS.streamed if is_blob else LIMITS.body
     length = Headers(scope=scope).get("content-length", "")
     if length.isdecimal() and (len(length) > 15 or int(length) > most):
         raise _too_large(most)

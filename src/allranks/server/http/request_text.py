@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from allranks.core import text
 from allranks.errors import AllranksError, UsageError
 from allranks.server.http.error_responses import reply
+from allranks.server.http.request_limits import LIMITS
 
 _HINT = "send text in UTF-8 without NUL and lone surrogates, and finite numbers"
 # URLs and bodies with names of files, which may be any bytes.
@@ -32,7 +33,8 @@ _LARGE = 1 << 16
 
 def parse(body: bytes, *, names: bool = False) -> Any:
     """The JSON value in a body. With ``names`` its texts may be file names that are not UTF-8.
-    Raises UsageError for a value that cannot be stored, ValueError for invalid JSON."""
+    Raises UsageError for a value that cannot be stored, TooLarge, ValueError for invalid JSON."""
+    LIMITS.check_members(body)
     try:
         value = json.loads(body)
         flaw = text.flaw(value, names=names)
