@@ -28,10 +28,11 @@ from allranks.core.lifecycle import agent_orders as orders_of
 from allranks.core.lifecycle.validate_event import validate_event
 from allranks.core.metrics import metric_lines
 from allranks.core.packing import pack
-from allranks.errors import NotFound, Unauthorized, UsageError
+from allranks.errors import NotFound, TooLarge, Unauthorized, UsageError
 from allranks.events import Event
 from allranks.server.dependencies import Services
 from allranks.server.http.direct import Direct
+from allranks.server.http.request_limits import LIMITS
 from allranks.server.http.request_text import parse
 from allranks.server.loop.stacks import MOST
 from allranks.server.sessions.engine import parse_report
@@ -353,6 +354,8 @@ async def points(request: Request) -> Response:
         raise NotFound(f"no points named {feed!r} in attempt {attempt}", hint=_HINT)
     _check_node(job, agent.node)
     data = await request.body()
+    if data.count(b"\n") > LIMITS.lines:
+        raise TooLarge(f"more than {LIMITS.lines} lines of points", hint=_HINT)
     offset = number_of(request, "offset")
     source = Source(job.id, attempt, agent.node, feed)
     size = await run_in_threadpool(services.points.add_from_agent, source, offset, data)

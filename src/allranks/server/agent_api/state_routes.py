@@ -160,11 +160,8 @@ async def _digests(request: Request) -> list[str]:
     """The list of SHA-256 in the body. Raises UsageError."""
     digests = parse(await request.body())
     if not isinstance(digests, list) or not all(isinstance(each, str) for each in digests):
-        raise UsageError(
-            "contents must be a list of SHA-256",
-            hint=_HINT,
-        )
-    return digests
+        raise UsageError("contents must be a list of SHA-256", hint=_HINT)
+    return [*dict.fromkeys(digests)]
 
 
 def _take_all(state: State, data: bytes) -> None:

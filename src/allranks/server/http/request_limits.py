@@ -27,6 +27,8 @@ class Limits(NamedTuple):
     streamed: int = 1 << 40
     # Members of the lists and mappings of a JSON body: each is looked at.
     members: int = 3_000_000
+    # Lines of points: as many as an agent's piece of a file, a megabyte, can have.
+    lines: int = 1 << 20
 
     def check_members(self, body: bytes) -> None:
         """Raise TooLarge for JSON with too many members, before it is parsed."""

@@ -111,10 +111,11 @@ class State:
 
     def received(self, sha256: str) -> int | None:
         """How many bytes of a content have been received; None if it is complete."""
-        if self.content(sha256).exists():
+        # Without pathlib, which takes longer than all else here: a node asks for many at once.
+        if os.path.exists(self._name(CONTENT, sha256)):
             return None
         with contextlib.suppress(FileNotFoundError):
-            return self._below(INCOMING, sha256).stat().st_size
+            return os.stat(self._name(INCOMING, sha256)).st_size
         return 0
 
     def receive(self, sha256: str, offset: int, size: int, data: bytes) -> int:
@@ -320,9 +321,12 @@ class State:
     # ------------------------------------------------------------ inside
 
     def _below(self, kind: str, sha256: str) -> Path:
+        return Path(self._name(kind, sha256))
+
+    def _name(self, kind: str, sha256: str) -> str:
         if not _DIGEST.fullmatch(sha256):
             raise UsageError(f"{sha256!r} is not a SHA-256", hint="it has 64 hexadecimal digits")
-        return self.folder / kind / sha256
+        return f"{self.folder}/{kind}/{sha256}"
 
     def _read(self) -> dict[str, Entry]:
         if self._entries is None:
