@@ -148,10 +148,10 @@ def _listen(home: Home, port: int | None) -> socket.socket:
     except (OSError, OverflowError) as error:
         message = f"cannot listen on port {number}: {getattr(error, 'strerror', None) or error}"
         stop = "stop the program that uses it (`ss -ltnp` names it)"
-        if (found := holder(number)) is not None:
-            of_job = f" of the job {found.job}" if found.job else ""
-            message += f": process {found.pid}{of_job} has it ({found.program})"
-            stop = f"stop it (kill {found.pid})"
+        if (other := holder(number)) is not None:
+            of_job = f" of the job {other.job}" if other.job else ""
+            message += f": process {other.pid}{of_job} has it ({other.program})"
+            stop = f"stop it (kill {other.pid})"
         hint = "allranks server start --port N (running jobs will not find the server)"
         raise ServerError(
             message,
