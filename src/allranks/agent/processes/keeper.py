@@ -32,6 +32,10 @@ SPARED: set[int] = set()
 VISITORS: set[int] = set()
 # Seconds. Freeing the memory of a large process may take most of the second number.
 _TIDYING, _ENDING = 5.0, 60.0
+# Seconds that helpers have to remove the shared memory of killed processes. torch's does so two
+# seconds after the last one is gone.
+_REMOVING = 5.0
+_MEMORY = "/dev/shm"
 
 
 def keep() -> int | None:
@@ -83,18 +87,40 @@ def end_descendants(seconds: float = _ENDING) -> list[int]:
     cannot leave, and is caught as soon as we are faster once.
     """
     until = time.monotonic() + seconds
+    removed_by = time.monotonic() + min(seconds, _REMOVING)
     signalled: set[int] = set()
     while children_left():
         living = set()
+        pause = 0.02  # if only such helpers are left
         for pid in below(os.getpid(), SPARED):
-            _send(pid, signal.SIGKILL)
+            if time.monotonic() > removed_by or not removes_memory(pid):
+                _send(pid, signal.SIGKILL)
+                pause = 0.001
             living.add(pid)
         if time.monotonic() > until:
             return sorted(living)
         if living <= signalled:
-            time.sleep(0.001)
+            time.sleep(pause)
         signalled = living
     return []
+
+
+def kill_family(root: int) -> None:
+    """SIGKILL a process and its descendants, except helpers that remove their shared memory."""
+    for pid in [root, *below(root)]:
+        if not removes_memory(pid):
+            _send(pid, signal.SIGKILL)
+
+
+def removes_memory(pid: int) -> bool:
+    """Whether a process is a helper of Python (or joblib), or of torch, that removes shared memory
+    once its users have ended."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+        command = file.read(4096)
+        if b"torch_shm_manager" in command:
+            return any(name.startswith("torch_") for name in os.listdir(_MEMORY))
+        return b"resource_tracker" in command
+    return False
 
 
 def not_ended(pids: Iterable[int]) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from allranks import clock, folder_trees
+from allranks.agent.processes.keeper import kill_family
 
 SHELL = "/bin/bash"
 
@@ -146,17 +147,20 @@ class Running:
         return sorted(exited, key=lambda ended: ended.signal is None)
 
     def send(self, number: signal.Signals) -> None:
-        """Signal every process of each one's group: a shell alone would not hand it on."""
+        """Signal every process of each one's group: a shell alone would not hand it on. SIGKILL
+        spares the helpers that then remove shared memory."""
         for _, proc, _ in self._procs.values():
+            if number is signal.SIGKILL:
+                kill_family(proc.pid)
+                continue
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(proc.pid, number)
 
     def kill(self, rank: int) -> None:
-        """End every process of that rank's group, if it runs here: a rehearsal."""
+        """End every process of that rank, if it runs here: a rehearsal."""
         for process, proc, _ in self._procs.values():
             if process.rank == rank:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(proc.pid, signal.SIGKILL)
+                kill_family(proc.pid)
 
     def close(self) -> None:
         """Once none of them is left: let go of what they ran in."""
