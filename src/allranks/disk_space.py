@@ -8,6 +8,8 @@ from pathlib import Path
 
 # With less space, in bytes, a transaction of the database or a log's next lines may not fit.
 _LEAST = 1 << 16
+# FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, see fallocate(2); whole blocks of any file system.
+_PUNCH_HOLE, _ALIGNED = 3, 1 << 16
 # A file of the home that only takes space.
 RESERVE = "reserve"
 # File systems keep no smaller hole.
@@ -37,6 +39,15 @@ def release_if_full(home: Path) -> None:
     if is_full(home):
         with contextlib.suppress(OSError):
             (home / RESERVE).unlink()
+
+
+def free_start(file: int, end: int) -> None:
+    """Free the space of an open file before ``end``; its size stays, and who reads it finds a hole.
+    Has no effect where the system or the file system cannot."""
+    import ctypes  # lazy: rare
+
+    if (free := getattr(ctypes.CDLL(None), "fallocate", None)) is not None:
+        free(file, _PUNCH_HOLE, ctypes.c_int64(0), ctypes.c_int64(end - end % _ALIGNED))
 
 
 def is_hole(piece: bytes | memoryview) -> bool:

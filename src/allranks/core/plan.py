@@ -191,6 +191,7 @@ class Task(NamedTuple):
     a trial's search space, as text.
     ``warm``: modules that ranks find imported, where they can be forked from a process that has.
     ``keep_work``: bytes of new files in the working folder that a node keeps; None: all.
+    ``log_limit``: bytes of each rank's output that are kept, the newest; None: all.
     ``fresh_work``: each attempt gets a new working folder.
     ``on_failure``: how long a failed attempt is held.
     ``inside``: the job on whose nodes it runs; with ``inherits`` in that one's environment.
@@ -233,6 +234,7 @@ class Task(NamedTuple):
     previous: str = ""
     state: str = ""
     keep_work: int | None = LIMIT
+    log_limit: int | None = None
     parent: str = ""
     parameters: Mapping[str, str] = {}
     warm: tuple[str, ...] = ()

@@ -44,14 +44,18 @@ class House:
         self.records = Records(self.database)
         self.coming = threading.Lock()
 
-    def clear(self, older_than: float = MONTH, **asked: object) -> Report:
+    def clear(self, older_than: float = MONTH, endpoints=(), **asked: object) -> Report:
+        options = Options(older_than, **asked)
         return GarbageCollection(
-            self.home, self.records, self.coming, Options(older_than, **asked)
+            self.home, self.records, self.coming, options, endpoints=lambda: {*endpoints}
         ).run()
 
-    def job(self, name: str, *, ended: float | None = None, reads=None, **task: object) -> None:
+    def job(
+        self, name: str, *, ended: float | None = None, reads=None, endpoint=None, **task: object
+    ) -> None:
         plan = Plan(Gang(f"{name}.1", 1, ("x",)), Task(name, "e", "true", **task), Rules(1), "fake")
-        row = self.records.create({"inputs": reads or {}}, plan)
+        spec = {"inputs": reads or {}, "properties": {"allranks.endpoint": endpoint}}
+        row = self.records.create(spec, plan)
         put(self.home.jobs / name / "artifacts" / "model")
         if ended is not None:
             data = {"status": "Completed", "exit_code": 0, "error": None}
@@ -167,6 +171,14 @@ def test_chunks_that_are_shared_stay_with_the_one_that_stays(house):
     left = {path.name for path in house.home.blobs.glob("*/*")}
     assert {kept, fresh} < left
     assert not left & digests
+
+
+def test_replicas_whose_endpoint_is_gone_go_without_being_asked_for(house):
+    house.job("plain", ended=OLD)
+    house.job("a-1", ended=OLD, endpoint="a")
+    house.job("b-1", ended=OLD, endpoint="b")
+    house.job("b-2", ended=time.time(), endpoint="b")
+    assert [item.name for item in house.clear(endpoints=("a",)).items] == ["b-1"]
 
 
 def test_records_of_jobs_go_only_when_asked_and_with_all_that_was_theirs(house):

@@ -3,6 +3,7 @@
 import itertools
 import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -41,3 +42,22 @@ def test_the_end_of_ten_gigabytes_is_there_at_once(tmp_path):
     offset = made.offset_of_last(1, NAME, 2)
     assert made.read(1, NAME, offset) == b"last but one\nlast\n"
     assert time.process_time() - began < 0.1
+
+
+def test_of_a_log_with_a_limit_the_newest_lines_are_kept(tmp_path: Path) -> None:
+    logs, line, limit = Logs(tmp_path), b"x" * 999 + b"\n", 4 << 20
+    size = 0
+    for _ in range(12):
+        size = logs.append(1, 0, "log.txt", size, line * 1000, limit=limit)
+    path = logs.path(1, "log.txt")
+    assert path.stat().st_size == size == 12_000_000
+    if path.stat().st_blocks * 512 >= size:
+        pytest.skip("this file system cannot free a part of a file")
+    assert path.stat().st_blocks * 512 <= limit + (2 << 20)
+    first = logs.kept_from(1, "log.txt", 0)
+    assert size - limit - (2 << 20) < first <= size - limit + 1000
+    assert logs.read(1, "log.txt", first).startswith(line)
+    assert logs.kept_from(1, "log.txt", size - 10) == size - 10
+    assert logs.kept_from(1, "log.txt", size) == size
+    assert logs.offset_of_last(1, "log.txt", 2) == size - 2000
+    assert logs.offset_of_last(1, "log.txt", 10**6) == first

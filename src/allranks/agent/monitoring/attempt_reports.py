@@ -77,7 +77,8 @@ class AttemptReports:
         """Begin when the ranks run. ``logs`` are their logs, ``roots`` returns the first process of
         each, ``limit`` enforces their memory limit, ``met``: a rank meets another job."""
         for rank, path in logs.items():
-            self._link.follow(Tail(self._attempt, rank, path))
+            bounded = self._task.log_limit is not None
+            self._link.follow(Tail(self._attempt, rank, path, bounded=bounded))
         for name, file in FEEDS.items():
             batched = name == "resources"
             self._link.feed(Feed(self._attempt, name, self._folder / file, batched=batched))

@@ -418,6 +418,7 @@ class Link:
         except BaseException:
             file.sure = False
             raise
+        file.free_sent()
         self._answered(began)
 
     def _answered(self, began: float) -> None:

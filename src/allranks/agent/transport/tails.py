@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from allranks import folder_trees
+from allranks import disk_space, folder_trees
 
 # Maximum bytes of a log in one request.
 PIECE = 1 << 20
@@ -24,10 +25,12 @@ def batch_pause(age: float, node: int) -> float:
 
 
 class Tail:
-    """A rank's log, and how many bytes of it the server has."""
+    """A rank's log, and how many bytes of it the server has. If it is ``bounded``, what was sent
+    does not stay here, too."""
 
-    def __init__(self, attempt: int, rank: int, path: Path) -> None:
+    def __init__(self, attempt: int, rank: int, path: Path, *, bounded: bool = False) -> None:
         self.attempt, self.rank, self.path = attempt, rank, path
+        self._bounded, self._freed = bounded, 0
         self.sent = 0
         # When it was written to last, in time.time() of this machine.
         self.written = 0.0
@@ -48,6 +51,14 @@ class Tail:
                 return self._read(file)
         except OSError:
             return b""
+
+    def free_sent(self) -> None:
+        """Free the space of what the server has, but for the last lines, if it is bounded."""
+        end = self.sent - PIECE
+        if self._bounded and end - self._freed > PIECE:
+            with contextlib.suppress(OSError), folder_trees.open_file(self.path, "r+b") as file:
+                disk_space.free_start(file.fileno(), end)
+                self._freed = end
 
     def age(self) -> int:
         """Milliseconds since the last of ``rest`` was printed."""

@@ -47,6 +47,9 @@ from allranks.statuses import SharedHome
 SUBMITTER = "ALLRANKS_JOB"
 BUILT = ("none", "pytorch", "tensorflow", "mpi", "deepspeed", "horovod", "jax", "ray")
 
+# Bytes of what a replica prints that are kept: it has no end.
+LOG_LIMIT = 20_000_000
+
 
 class CompileContext(NamedTuple):
     """What compiling needs beside the spec. ``record`` is the job's folder, ``code`` the digest of
@@ -191,6 +194,7 @@ def _task(spec: CommandJob, context: CompileContext, around: Mapping[str, Any]) 
         metrics=tuple(_metric(name, value) for name, value in spec.metrics.items()),
         state=spec.state or "",
         keep_work=_keep_work(spec.keep_work),
+        log_limit=LOG_LIMIT if context.serves else None,
         warm=tuple(spec.warm),
         parent=spec.parent_job_name or "",
         parameters={name: parameter_text(value) for name, value in spec.search_space.items()},

@@ -484,7 +484,13 @@ def _append(
     if rank >= processes or not 1 <= attempt <= newest:
         raise NotFound(f"the job has no rank {rank} in attempt {attempt}", hint=_HINT)
     logs = Logs(services.home.jobs / job)
-    return logs.append(attempt, rank, log_name(rank, processes), offset, data, age)
+    limit = _log_limit(services, job)
+    return logs.append(attempt, rank, log_name(rank, processes), offset, data, age, limit)
+
+
+@lru_cache(maxsize=1024)
+def _log_limit(services: Services, job: str) -> int | None:
+    return services.records.get(job).plan.task.log_limit
 
 
 @lru_cache(maxsize=1024)

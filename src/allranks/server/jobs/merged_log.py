@@ -123,7 +123,7 @@ def _read(path: Path, start: int, end: int) -> bytes:
     try:
         with path.open("rb") as file:
             file.seek(start)
-            return file.read(end - start)
+            return file.read(end - start).lstrip(b"\0")  # of what is kept no more
     except FileNotFoundError:
         return b""
 

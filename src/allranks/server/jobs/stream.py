@@ -50,7 +50,7 @@ def read_logs(
         key = f"{attempt}/{rank}"
         if request.tail is not None and key not in positions:
             positions[key] = logs.offset_of_last(attempt, file, request.tail)
-        offset = positions.get(key, 0)
+        offset = logs.kept_from(attempt, file, positions.get(key, 0))
         data = logs.read(attempt, file, offset)
         if data:
             positions[key] = offset + len(data)

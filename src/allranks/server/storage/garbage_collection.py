@@ -37,7 +37,8 @@ _KEPT_BY_ASSETS = (Kind.MODEL, Kind.UPLOAD, Kind.STORED)
 
 
 class Options(NamedTuple):
-    """``older_than`` in seconds; with ``jobs`` also job records, except ``protected`` ones."""
+    """``older_than`` in seconds; with ``jobs`` also job records, except ``protected`` ones. Those
+    of replicas whose endpoint is gone go without it."""
 
     older_than: float
     dry_run: bool = False
@@ -69,8 +70,9 @@ class Report(NamedTuple):
 class GarbageCollection:
     """One run of garbage collection. ``admission_lock`` is held wherever a job or a model is
     created; ``models`` returns the model files in use, ``codes`` the code of components,
-    ``uploads`` the uploads of assets and schedules; ``rest`` is called with each job whose own
-    state was deleted; ``stores`` open the uploads in object stores, by the names of these."""
+    ``uploads`` the uploads of assets and schedules, ``endpoints`` the names of all; ``rest`` is
+    called with each job whose own state was deleted; ``stores`` open the uploads in object stores,
+    by the names of these."""
 
     def __init__(
         self,
@@ -82,6 +84,7 @@ class GarbageCollection:
         rest: Callable[[str], None] = lambda _: None,
         codes: Callable[[], Set[str]] = frozenset,
         uploads: Callable[[], Set[str]] = frozenset,
+        endpoints: Callable[[], Set[str]] = frozenset,
         stores: Mapping[str, Callable[[], StoredUploads]] = MappingProxyType({}),
     ) -> None:
         self._home, self._records, self._admission_lock, self._options = (
@@ -91,7 +94,7 @@ class GarbageCollection:
             options,
         )
         self._models, self._rest, self._codes, self._uploads = models, rest, codes, uploads
-        self._stores = stores
+        self._stores, self._endpoints = stores, endpoints
         self._blobs = Blobs(home.blobs)
         self._report = Report([], [])
         # Jobs to keep, with what they need: protected ones and those whose deletion failed.
@@ -106,9 +109,8 @@ class GarbageCollection:
     def run(self) -> Report:
         """Delete what is unreferenced. Failures are reported, and the run continues."""
         self._load()
-        if self._options.jobs:
-            self._clear(inventory.jobs)
-            self._load()
+        self._clear(inventory.jobs)
+        self._load()
         for look in LOOKS:
             self._clear(look)
         for name, opened in self._stores.items():
@@ -145,6 +147,10 @@ class GarbageCollection:
         self._jobs = [inventory.job(self._home, row) for row in rows]
         needed = needs(self._jobs, self._parts(), self._models(), self._uploads())
         stay = kept(self._jobs, self._stay, self._options.older_than, time.time())
+        if not self._options.jobs:
+            names = self._endpoints()
+            of = {row.name: (row.properties or {}).get("allranks.endpoint") for row in rows}
+            stay |= {job for job, endpoint in of.items() if endpoint is None or endpoint in names}
         self._needed = {**needed, Kind.JOB: stay}
 
     def _parts(self) -> dict[str, list[str]]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from allranks import clock
+from allranks import clock, disk_space
 from allranks.store.files.log_times import LogTimes
 
 # Bytes read at once from the end of a file.
 _BLOCK = 1 << 18
+# Bytes after which the start of a file with a limit is freed.
+_FREED = 1 << 20
 
 
 class Logs:
@@ -26,10 +28,18 @@ class Logs:
         return self._folder / "attempts" / str(attempt) / name
 
     def append(
-        self, attempt: int, rank: int, name: str, offset: int, data: bytes, age: float = 0.0
+        self,
+        attempt: int,
+        rank: int,
+        name: str,
+        offset: int,
+        data: bytes,
+        age: float = 0.0,
+        limit: int | None = None,
     ) -> int:
         """Append the new part of ``data``, printed ``age`` seconds ago, and note when. Returns the
-        file's size, from which the sender continues; on a full disk, less than was sent."""
+        file's size, from which the sender continues; on a full disk, less than was sent. Of a file
+        with a ``limit`` only so many bytes are kept, the newest; it keeps its size."""
         path = self.path(attempt, name)
         try:
             file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
@@ -44,20 +54,35 @@ class Logs:
             end = offset + os.pwrite(file, data, offset)
             if end > size:
                 LogTimes(self._folder, attempt).add(rank, size, end, clock.now() - age)
+                if limit is not None and end > limit and end // _FREED > size // _FREED:
+                    disk_space.free_start(file, end - limit)
             return max(size, end)
         finally:
             os.close(file)
 
+    def kept_from(self, attempt: int, name: str, offset: int) -> int:
+        """The first byte from ``offset`` on that is kept: there, or where a line begins."""
+        try:
+            with self.path(attempt, name).open("rb") as file:
+                start = os.lseek(file.fileno(), offset, os.SEEK_DATA)
+                if start <= offset:
+                    return offset
+                file.seek(start)
+                return start + len(file.readline(_BLOCK))
+        except OSError:  # there is none, or nothing more
+            return offset
+
     def offset_of_last(self, attempt: int, name: str, lines: int) -> int:
         """Where the last ``lines`` lines begin; the file is read from its end."""
+        first = self.kept_from(attempt, name, 0)
         try:
             with self.path(attempt, name).open("rb") as file:
                 start = file.seek(0, os.SEEK_END)
                 if not lines:
                     return start
                 left, block = lines, b""
-                while start > 0:
-                    size = min(_BLOCK, start)
+                while start > first:
+                    size = min(_BLOCK, start - first)
                     start -= size
                     file.seek(start)
                     last, block = not block, file.read(size)
@@ -67,7 +92,7 @@ class Logs:
                         left -= 1
                         if not left:
                             return start + end + 1
-                return 0
+                return first
         except FileNotFoundError:
             return 0
 

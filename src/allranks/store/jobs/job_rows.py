@@ -109,6 +109,7 @@ class Uses(NamedTuple):
     notes: dict[str, Any] | None
     jobs: dict[str, Any] | None
     component: dict[str, Any] | None
+    properties: dict[str, Any] | None
 
     def codes(self) -> set[str]:
         """The digests of all its code."""
@@ -158,6 +159,7 @@ def uses_of(row: JobRow) -> Uses:
         notes=dict(row.notes),
         jobs=row.spec.get("jobs"),
         component=row.spec.get("component"),
+        properties=row.spec.get("properties"),
     )
 
 

@@ -152,7 +152,8 @@ class Records:
         task = _jobs.c.plan["task"]
         of_task = (task[key] for key in job_rows.TASK_KEYS)
         facts = (_jobs.c.name, _jobs.c.live, _jobs.c.created_at, _jobs.c.ended_at)
-        rest = (_jobs.c.notes, _jobs.c.spec["jobs"], _jobs.c.spec["component"])
+        of_spec = (_jobs.c.spec[key] for key in ("jobs", "component", "properties"))
+        rest = (_jobs.c.notes, *of_spec)
         query = select(*facts, _jobs.c.spec["inputs"], *of_task, *rest).order_by(_jobs.c.id)
         with self._reading.connect() as connection:
             try:

@@ -48,6 +48,7 @@ def clear(data: JsonBody, services: ServicesDep) -> GcAnswer:
             rest,
             services.kept_codes,
             services.kept_uploads,
+            lambda: {row.name for row in services.endpoints.list()},
             {name: partial(_stored, services, name) for name in services.datastores.with_uploads()},
         ).run()
     finally:
