@@ -68,7 +68,8 @@ class Misfortune(NamedTuple):
 
 
 class Round(NamedTuple):
-    """``at_work``: its misfortunes wait until its ranks run."""
+    """``at_work``: its misfortunes wait until its ranks run. ``hold``: seconds that a failed
+    attempt is held; ``upload``: bytes of data that are uploaded meanwhile."""
 
     seed: int
     nodes: int
@@ -78,6 +79,8 @@ class Round(NamedTuple):
     pace: float
     misfortunes: tuple[Misfortune, ...]
     at_work: bool = False
+    hold: int = 0
+    upload: int = 0
 
     @property
     def ranks(self) -> int:
@@ -139,6 +142,8 @@ def drawn(seed: int) -> Round:
             )
             for _ in range(dice.choice((1, 1, 2, 3)))
         ),
+        hold=dice.choice((0, 0, 1, 2)),
+        upload=dice.choice((0, 1000, 3_000_000)),
     )
 
 

@@ -126,6 +126,8 @@ class Game:
         try:
             self.truth.mkdir()
             with self.arena.joined(self.happened):
+                upload = threading.Thread(target=self._upload)
+                upload.start()
                 self._submit()
                 befall = threading.Thread(target=self._befall)
                 befall.start()
@@ -133,7 +135,9 @@ class Game:
                     job = self._ended()
                 finally:
                     befall.join()
+                    upload.join()
             self._hold(job)
+            self._data_is_whole()
         except BaseException:
             print(f"seed {self.round.seed}: {self.round}, happened: {self.happened}")
             raise
@@ -144,6 +148,8 @@ class Game:
         words = ["--detach", "--name", self.name, "-n", one.nodes, "-p", one.procs, "-q"]
         words += ["-d", "pytorch", "--max-attempts", one.attempts, "--metric-rank", "all"]
         words += ["-m", r"step=n=(\d+)"]
+        if one.hold:
+            words += ["--on-failure", f"hold={one.hold}s"]
         script = [sys.executable, "-S", "-E", "train.py", self.truth, one.lines, one.pace]
         allranks = command_line(self.home, self.code)
         said = allranks("run", *words, "--", *script, env=CLOCKS)
@@ -152,6 +158,29 @@ class Game:
             if any(each["name"] == self.name for each in self._ask("GET", "?limit=99", jobs=True)):
                 return
             said = allranks("run", *words, "--", *script, env=CLOCKS)
+
+    def _upload(self) -> None:
+        """Upload data while servers are killed and disks are full, as often as it takes."""
+        if not self.round.upload:
+            return
+        self.data = self.truth.with_suffix(".data")
+        self.data.write_bytes(random.Random(self.round.seed).randbytes(self.round.upload))
+        words = ("data", "upload", self.data, "--name", f"data-{self.round.seed}")
+        done = command_line(self.home, self.code)(*words, env=CLOCKS)
+        while done.returncode:
+            assert re.search(_AWAY, done.stderr), done.stderr
+            done = command_line(self.home, self.code)(*words, env=CLOCKS)
+
+    def _data_is_whole(self) -> None:
+        if self.round.upload:
+            target = self.truth.with_suffix(".got")
+            allranks, name = command_line(self.home, self.code), f"data-{self.round.seed}"
+            done = allranks("data", "download", name, "-p", target, env=CLOCKS)
+            while done.returncode:
+                assert re.search(_AWAY, done.stderr), done.stderr
+                done = allranks("data", "download", name, "-p", target, env=CLOCKS)
+            (got,) = (path for path in target.rglob("*") if path.is_file())
+            assert got.read_bytes() == self.data.read_bytes()
 
     def _befall(self) -> None:
         if self.round.at_work:
