@@ -22,7 +22,8 @@ class Gang(NamedTuple):
     passed on a command line. ``grace``: seconds that ranks have to end, by default the server's.
     ``spot``: the gang may be preempted. ``ranks`` share the CPUs of their machines, or 0: parameter
     servers do not count, and no rank of a job that a rank of another submitted. ``fixed_ports``
-    are those that ranks listen on although allranks did not choose them."""
+    are those that ranks listen on although allranks did not choose them. Gangs of one ``apart``
+    rather run on different machines, where the engine can prefer that."""
 
     key: str
     nodes: int
@@ -37,6 +38,7 @@ class Gang(NamedTuple):
     spot: bool = False
     ranks: int = 0
     fixed_ports: tuple[int, ...] = ()
+    apart: str = ""
 
 
 class InputTask(NamedTuple):

@@ -296,3 +296,18 @@ def test_the_printed_rights_say_what_each_optional_one_buys():
     roles = {each["kind"]: each for each in yaml.safe_load_all(text) if "rules" in each}
     granted = [rule["resources"] for role in roles.values() for rule in role["rules"]]
     assert granted[-2:] == [["resourcequotas"], ["nodes"]]
+
+
+@pytest.mark.parametrize("options", [{}, {"topology_spread": ["kubernetes.io/hostname"]}])
+def test_replicas_of_a_deployment_rather_run_on_different_machines(options: dict[str, Any]):
+    gangs = [
+        Gang(f"{name}.1", 1, AGENT, ENV, options={**LEAST, **options}, apart=of)
+        for name, of in (("a", "birds/blue"), ("b", "birds/blue"), ("c", "birds/green"))
+    ]
+    pods = [job(gang, NAMES, HOSTILE)["spec"]["template"] for gang in gangs]
+    labels = [pod["metadata"]["labels"]["allranks/apart"] for pod in pods]
+    assert labels[0] == labels[1] != labels[2]
+    (*_, spread) = pods[0]["spec"]["topologySpreadConstraints"]
+    assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
+    assert spread["labelSelector"]["matchLabels"] == {"allranks/apart": labels[0]}
+    kubernetes_validate.validate(job(gangs[0], NAMES, HOSTILE), "1.33", strict=True)

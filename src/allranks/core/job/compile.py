@@ -141,7 +141,10 @@ def compile(spec: CommandJob, context: CompileContext) -> Plan:
     waits = context.serves or spec.session is not None
     ranks = 0 if waits or SUBMITTER in context.base else world(task) - task.parameter_servers
     ports = fixed_ports(spec.command, spec.environment_variables)
-    gang = gang._replace(processes=most, ranks=ranks, fixed_ports=ports)
+    # Replicas of one deployment are not to end with one machine.
+    owner = [spec.properties.get(f"allranks.{of}", "") for of in ("endpoint", "deployment")]
+    apart = "/".join(owner) if context.serves else ""
+    gang = gang._replace(processes=most, ranks=ranks, fixed_ports=ports, apart=apart)
     retry = spec.retry
     rules = Rules(
         nodes,

@@ -58,7 +58,7 @@ class Names(NamedTuple):
 def job(gang: Gang, names: Names, start: Start) -> dict[str, Any]:
     """The Job of a gang. Raises Refused for options that cannot be."""
     options = gang.options
-    labels = {**names.labels, **option.pairs("labels", options.get("labels"))}
+    labels = {**names.labels, **option.pairs("labels", options.get("labels")), **_apart(gang)}
     annotations = {KEY: names.key, **option.pairs("annotations", options.get("annotations"))}
     queue = {QUEUE: str(options["queue"])} if options.get("queue") else {}
     made = {
@@ -259,6 +259,12 @@ def _volumes(gang: Gang, start: Start) -> dict[str, option.Volume]:
     return volumes
 
 
+def _apart(gang: Gang) -> dict[str, str]:
+    """The label of the pods that rather run on different machines."""
+    digest = hashlib.sha256(gang.apart.encode()).hexdigest()[:16]
+    return {"allranks/apart": digest} if gang.apart else {}
+
+
 def _placement(gang: Gang, names: Names) -> dict[str, Any]:
     options = gang.options
     selector = option.pairs("node_selector", options.get("node_selector"))
@@ -277,6 +283,15 @@ def _placement(gang: Gang, names: Names) -> dict[str, Any]:
         }
         for key in options.get("topology_spread") or ()
     ]
+    if gang.apart:
+        spread.append(
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",  # a preference
+                "labelSelector": {"matchLabels": _apart(gang)},
+            }
+        )
     fields = {
         "nodeSelector": selector,
         "tolerations": tolerations,
