@@ -168,6 +168,7 @@ def test_only_regular_files_below_a_folder_are_opened(tmp_path: Path):
             if (name, mode) != ("missing", "ab"):
                 with pytest.raises(OSError):
                     folder_trees.open_file(inside / name, mode, below=job)
-    with folder_trees.open_file(inside / "new", "ab") as file:
+    inside.chmod(0o300)  # it need not be readable
+    with folder_trees.open_file(inside / "new", "ab", below="/") as file:
         assert os.get_blocking(file.fileno())
     assert secret.read_bytes() == b"secret"

@@ -21,6 +21,8 @@ _LEVELS = 64
 # Linux takes one byte less.
 _PATH_MAX = 4096
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# To pass through a folder: it need not be readable.
+_THROUGH = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Level(NamedTuple):
@@ -188,13 +190,13 @@ def open_parent(root: str | Path, path: str, make: bool = False) -> tuple[int, s
     *folders, name = path.split("/")
     if {"", ".", ".."} & {*folders, name}:
         raise OSError(errno.EINVAL, "not a path below the folder", path)
-    at = os.open(root, _FLAGS)
+    at = os.open(root, _THROUGH)
     for folder in folders:
         try:
             if make:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(folder, dir_fd=at)
-            below = os.open(folder, _FLAGS, dir_fd=at)
+            below = os.open(folder, _THROUGH, dir_fd=at)
         finally:
             os.close(at)
         at = below

@@ -50,7 +50,7 @@ def test_numbers_of_the_output_are_points(shared, train):
     found = metrics(shared, name)
     assert [point["value"] for point in found["acc"]] == [0, 1, 2, 3, 4]
     assert [point["step"] for point in found["acc"]] == [0, 1, 2, 3, 4]
-    assert [point["step"] for point in found["loss"]] == [0, 10, 20, 30, 40, 5, 6]
+    assert [point["step"] for point in found["loss"]] == [0, 10, 20, 30, 40, 41, 42]
     assert [point["value"] for point in found["loss"]][4:] == [0.2, "NaN", "Infinity"]
     ended = json.loads(shared("job", "show", name, "--json").stdout)
     assert ended["metrics"] == {"acc": 4, "loss": "Infinity"}
@@ -62,7 +62,9 @@ def test_numbers_of_the_output_are_points(shared, train):
 
 def test_what_a_person_sees(shared, train):
     name = ran(shared, "-m", r"loss=loss (\S+)", "-m", r"acc=acc (\S+)", *train)
-    table = shared("job", "metrics", name).stdout.splitlines()
+    done = shared("job", "metrics", name)
+    assert "MIN and MAX leave out what is nan or infinite: loss" in done.stderr
+    table = done.stdout.splitlines()
     assert table[0].split() == ["METRIC", "LAST", "STEP", "MIN", "MAX", "POINTS"]
     assert table[1].split() == ["acc", "4", "4", "0", "4", "5", "▁▃▅▆█"]
     assert table[2].split()[:6] == ["loss", "Infinity", "6", "0.2", "1", "7"]

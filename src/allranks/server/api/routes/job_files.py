@@ -23,7 +23,9 @@ from urllib.parse import unquote_to_bytes
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
+from allranks import folder_trees
 from allranks.agent.data.file_entry import FileEntry
 from allranks.api.jobs import BundleHead, ChecksumAnswer, FileAnswer, LinkAnswer
 from allranks.errors import NotFound, UsageError
@@ -243,7 +245,7 @@ def file(place: Place, path: Named, request: Request) -> Response:
             head,
             media_type="application/octet-stream",
         )
-    return FileResponse(_existing(place, path))
+    return _OpenedFile(_existing(place, path))
 
 
 def bundle(place: Place, requested: Annotated[list[Piece], BODY]) -> Response:
@@ -267,10 +269,22 @@ def checksum(
     """The checksum of at most the first ``size`` bytes. The last line is JSON: {"crc32", "bytes"}
     and the file's "size" and "mtime_ns"; empty lines before it keep the connection alive."""
     if isinstance(place, _Place):
-        lines = _summed(_existing(place, path).open("rb"), size)
+        lines = _summed(_opened(_existing(place, path)), size)
     else:
         lines = _summed_stored(place, _found(place, path), size)
     return StreamingResponse(lines, media_type="application/x-ndjson")
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Open a file that ``find`` has resolved, which the job may have replaced by a link since."""
+    return folder_trees.open_file(path, below="/", buffering=0)
+
+
+class _OpenedFile(FileResponse):
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with _opened(Path(self.path)) as file:
+            self.path = f"/proc/self/fd/{file.fileno()}"
+            await super().__call__(scope, receive, send)
 
 
 def _existing(place: _Place, path: str) -> Path:
@@ -333,7 +347,7 @@ def _framed(place: _Place, path: str, size: int) -> tuple[bytes, bytes]:
     target = place.find(path)
     if target is None:
         return b'{"size": null}\n', b""
-    with target.open("rb", buffering=0) as file:
+    with _opened(target) as file:
         # Read before the content: later writes make the file newer than reported.
         mtime_ns = os.fstat(file.fileno()).st_mtime_ns
         data = file.read(size)
