@@ -225,8 +225,8 @@ def open_file(
 
     try:
         return cast(BinaryIO, open(path, mode, buffering, opener=opener))
-    except ValueError as error:  # it is not below the folder, or no name of a file
-        raise OSError(errno.EINVAL, str(error), str(path)) from None
+    except ValueError:  # also where it is no name of a file
+        raise OSError(errno.EINVAL, "not a path below the folder", str(path)) from None
 
 
 def read_file(path: Path, most: int = 1 << 20, below: str | Path | None = None) -> bytes:

@@ -6,21 +6,22 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import sqlite3
 import struct
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
 
 from allranks.agent.monitoring.logged_lines import LoggedLines
 from allranks.agent.monitoring.mlflow_files import MlflowFiles
 from allranks.agent.trackers.follower import TrackerFiles
 from allranks.core.metrics import metric_lines
 from allranks.core.plan import Task
+from tests.hostile.harness import Outcome, Place
 
 TRIES = 150
-SECRET = b"an owner's token"
+SECRET = b"secret"
 # JSON that stands where a number or a text should.
 ODD = (
     "[1]",
@@ -42,13 +43,6 @@ ODD = (
     "nul",
     "",
 )
-
-
-class Place(Protocol):
-    """``goal`` is the job's, with its working folder and its record; ``outside`` has a secret."""
-
-    goal: Path
-    outside: Path
 
 
 class Writer:
@@ -98,8 +92,9 @@ class Writer:
         os.mkfifo(folder / "pipe.png")
 
 
-def attempt(chance: random.Random, place: Place) -> None:
-    """Read what is written; fails if the secret is found, or a point is lost in silence."""
+def attempt(chance: random.Random, place: Place) -> Outcome:
+    """Read what is written; fails if the secret is found, or a point is lost in silence. The goal
+    is the job's: its working folder and its record."""
     record, work = place.goal / "record", place.goal / "work"
     for folder in (record, work):
         folder.mkdir()
@@ -119,6 +114,10 @@ def attempt(chance: random.Random, place: Place) -> None:
     for path in (place.goal / "points", *record.rglob("*")):
         if path.is_file() and not path.is_symlink():
             assert SECRET not in path.read_bytes(), path
+    shutil.rmtree(work)
+    if (record / "artifacts").is_symlink():
+        (record / "artifacts").unlink()
+    return Outcome(said=told)
 
 
 def _read(
@@ -170,7 +169,7 @@ def _varint(value: int) -> bytes:
 
 
 def wandb(writer: Writer) -> bool:
-    run = writer.work / "wandb" / "run-1"
+    run = writer.work / "wandb" / writer.chance.choice(["run-1", "run-\x1b[2J\n"])
     writer.media(run / "files" / "media")
     data = struct.pack("<4sHB", b":W&B", 0xBEE1, 0)
     for step, odd in writer.rows():

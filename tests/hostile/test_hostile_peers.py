@@ -8,7 +8,15 @@ from types import ModuleType
 
 import pytest
 
-from tests.hostile import archives, backups, channels, copied_tars, listings, pulled_files
+from tests.hostile import (
+    archives,
+    backups,
+    channels,
+    copied_tars,
+    job_files,
+    listings,
+    pulled_files,
+)
 from tests.hostile.harness import check
 
 KINDS: dict[str, ModuleType] = {
@@ -16,6 +24,7 @@ KINDS: dict[str, ModuleType] = {
     "backups": backups,
     "channels": channels,
     "copied_tars": copied_tars,
+    "job_files": job_files,
     "listings": listings,
     "pulled_files": pulled_files,
 }

@@ -25,6 +25,7 @@ from allranks.agent.trackers.names import Prefixes, image_path
 from allranks.agent.trackers.tree import Tree
 from allranks.agent.trackers.writers import Writers
 from allranks.core.plan import Task
+from allranks.core.text import printable
 from allranks.spec.fields.metric_formats import BUILTIN
 
 # Seconds between two looks, and the share of a CPU that looking for files may take.
@@ -96,9 +97,12 @@ class TrackerFiles:
     def notes(self) -> list[dict[str, Any]]:
         """For the record, each with a ``message``."""
         notes = []
-        for path, reader in ((file.path, file.reader) for file in self._files):
+        for file in self._files:
+            path, reader = printable(str(file.path)), file.reader
             if reader.damage:
-                notes.append(f"{path}: {reader.damage}; what follows is not in the metrics")
+                notes.append(
+                    f"{path}: {printable(reader.damage)}; what follows is not in the metrics"
+                )
             if reader.bad.count:
                 notes.append(f"{path}: {reader.bad.message()}")
         if len(notes) > _NOTES:

@@ -98,7 +98,7 @@ def _table(options: argparse.Namespace) -> int:
     ]
     show.columns(("METRIC", "LAST", "STEP", "MIN", "MAX", "POINTS", ""), rows)
     # In JSON what is not finite is text.
-    shown = ((each["key"], (each["last"][2], *each["shape"])) for each in series)
+    shown = ((one["key"], (one["last"][2], *one["shape"])) for one in series)
     if odd := sorted({name for name, values in shown if any(isinstance(v, str) for v in values)}):
         show.talk(f"note: MIN and MAX leave out what is nan or infinite: {', '.join(odd)}")
     return 0
