@@ -49,6 +49,8 @@ def test_openssh_s_programs_get_in(
     listening: int,  # noqa: F811
 ):
     start(allranks, code, "one", 2)
+    refused = allranks("job", "ssh-config", "one", "--rank", 9)
+    assert (refused.returncode, "one has no rank 9" in refused.stderr) == (2, True)
     ssh = Ssh(allranks, home, "one", "--rank", 1)
     done = ssh("ssh", ssh.host, 'cat made; echo " $RANK"; echo no >&2; exit 7')
     assert (done.stdout, done.stderr, done.returncode) == ("by rank 1 1\n", "no\n", 7)

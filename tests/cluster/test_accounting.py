@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from allranks.core.plan import Gang
-from allranks.engines.base import Handle
+from allranks.engines.base import OF, Handle
 from allranks.engines.slurm.engine import SlurmEngine
 from allranks.errors import Refused
 from tests.cluster.conftest import NEEDS, PATH, Cluster, environment_of, number_of
@@ -65,7 +65,12 @@ def test_what_is_not_ones_own_is_refused_in_words(engine, gang, options, said):
 
 @pytest.mark.end_to_end
 def test_what_the_controller_has_forgotten_is_found_in_the_accounts(engine, gang):
-    handle = engine.submit(gang._replace(argv=("/bin/false",)))
+    env = {**gang.env, OF: "anna b"}
+    handle = engine.submit(gang._replace(argv=("/bin/false",), env=env))
+    accounted_name = f"{gang.key}@anna_b"
+    assert engine._run("squeue", "--noheader", "--states=all", "--format=%j").split()[-1] == (
+        accounted_name
+    ), "whose job it is"
     until(lambda: engine.poll([handle])[gang.key].state == "gone", 40)
     until(lambda: engine._from_accounting([handle])[gang.key].why == "Slurm: its script failed", 40)
     stopped = engine.submit(gang._replace(key=f"{gang.key}1"))

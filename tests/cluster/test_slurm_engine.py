@@ -162,3 +162,9 @@ def test_every_option_is_one_slurm_takes(engine, gang):
     for line in ("--time=1-00:00:00", "--exclusive", "--nice=10", "--mem=1024M", "B:TERM@90"):
         assert line in text
     assert {option.name for option in KIND.options} >= options.keys()
+
+
+def test_a_list_of_hosts_in_extra_is_checked_with_as_many_nodes(engine):
+    engine.check({"partition": "main", "extra": ["--nodelist=n1,n2"]})
+    with pytest.raises(Refused, match="Invalid node name"):
+        engine.check({"partition": "main", "extra": ["--nodelist=n1,nosuch"]})

@@ -328,7 +328,7 @@ def test_a_node_without_the_program_says_so(allranks: Allranks, monkeypatch: pyt
     assert allranks("compute", "update", "local", "--container", "docker").returncode == 0
     done = allranks("run", *IN_IMAGE, "--", "true")
     assert done.returncode == 1
-    assert "`docker` not found on the PATH of this node" in done.stderr
+    assert f"`docker` not found on the PATH of {os.uname().nodename}" in done.stderr
 
 
 class TestAnImageThatIsNotThereYet:

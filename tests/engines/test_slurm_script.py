@@ -10,8 +10,9 @@ import psutil
 import pytest
 
 from allranks.core.plan import Gang
+from allranks.engines.base import OF
 from allranks.engines.slurm.batch_script import gpus_of, script
-from allranks.engines.slurm.commands import gpus, number
+from allranks.engines.slurm.commands import _message, gpus, number
 from allranks.engines.slurm.engine import STATES
 
 GANG = Gang("job.1", 2, ("/a b/python", "-P", "-m", "allranks.agent"))
@@ -181,3 +182,32 @@ def test_the_warning_is_never_most_of_a_short_jobs_time(time, warning, before):
 )
 def test_gpus_that_options_ask_for_by_themselves(options, count):
     assert gpus_of(options) == count
+
+
+@pytest.mark.parametrize(
+    ("errors", "message"),
+    [
+        ("sbatch: error: no such account\n", "no such account"),
+        (
+            "sbatch: error: invalid number of nodes (-N 2-1)\n"
+            "sbatch: Warning: can't run 1 processes on 2 nodes, setting nnodes to 1\n",
+            "invalid number of nodes (-N 2-1)",
+        ),
+        (
+            "sbatch: error: QOSMaxSubmitJobPerUserLimit\n"
+            "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy\n",
+            "Batch job submission failed: Job violates accounting/QOS policy: "
+            "QOSMaxSubmitJobPerUserLimit",
+        ),
+        ("sbatch: Warning: only that\n", "Warning: only that"),
+        ("", ""),
+    ],
+)
+def test_the_error_is_told_and_not_the_warning_behind_it(errors: str, message: str):
+    assert _message("sbatch", errors) == message
+
+
+def test_the_name_says_whose_job_it_is():
+    text = script(GANG._replace(env={OF: "anna; id"}), "allranks h job.1", "/f")
+    assert "#SBATCH --job-name=job.1@anna__id\n" in text
+    assert "#SBATCH --job-name=job.1\n" in script(GANG, "allranks h job.1", "/f")

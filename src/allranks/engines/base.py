@@ -16,6 +16,8 @@ from allranks.statuses import GangState, Reason, SharedHome
 
 # Every process of a gang carries this variable, so that processes left by a dead agent are found.
 MARKER = "ALLRANKS_GANG"
+# In a gang's variables: the member whose job it is, if it is not the home's owner.
+OF = "ALLRANKS_AGENT_OF"
 
 
 class QueueFull(EngineError):

@@ -1,6 +1,8 @@
 """Direct answers as Starlette does."""
 
 import asyncio
+import time
+from typing import Any
 
 import httpx
 import pytest
@@ -10,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 
 from allranks.errors import NotFound
+from allranks.server.http import error_responses
 from allranks.server.http.direct import Direct
 from allranks.server.http.error_responses import HANDLERS
 
@@ -85,21 +88,33 @@ def test_an_unforeseen_error_is_raised_after_the_answer() -> None:
         asyncio.run(ask())
 
 
-def test_code_that_has_changed_under_a_running_server_is_told() -> None:
-    async def late(_: Request) -> Response:
-        from allranks.server import gone_since  # type: ignore[attr-defined]
+async def late(_: Request) -> Response:
+    from allranks.server import gone_since  # type: ignore[attr-defined]
 
-        return gone_since  # type: ignore[no-any-return]
+    return gone_since  # type: ignore[no-any-return]
+
+
+async def lacks(_: Request) -> Response:
+    """What an object of before lacks, and the files of now ask for."""
+    return object().new_field  # type: ignore[attr-defined, no-any-return]
+
+
+@pytest.mark.parametrize(("route", "began"), [(late, None), (lacks, 0.0), (lacks, None)])
+def test_code_that_has_changed_under_a_running_server_is_told(
+    route: Any, began: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(error_responses, "_STARTED", time.time() if began is None else began)
 
     async def ask() -> str:
-        app = Direct([Route("/late", late)])
+        app = Direct([Route("/late", route)])
         way = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=way, base_url="http://localhost") as client:
             return (await client.get("/late")).text
 
     text = asyncio.run(ask())
-    assert "the code of allranks has changed since the server started" in text
-    assert "allranks server stop" in text
+    has_changed = "the code of allranks has changed since the server started" in text
+    assert has_changed == ("allranks server stop" in text) == (route is late or began is not None)
+    assert has_changed or "the server failed: AttributeError" in text
 
 
 def test_a_path_that_is_not_text_is_refused() -> None:

@@ -13,8 +13,8 @@ from allranks.core.lifecycle import decide
 from allranks.core.plan import Gang
 from allranks.engines.base import Handle
 from allranks.errors import Refused
-from allranks.server.jobs.failure import _sentence
-from allranks.statuses import Reason
+from allranks.server.jobs.failure import _hint, _sentence
+from allranks.statuses import VERDICTS, Reason
 from tests.server.serving import FAKE, Target, served
 from tests.support import until
 
@@ -46,6 +46,13 @@ def test_a_refusal_has_the_engines_hint(tmp_path: Path, hint: str | None):
         assert error["hint"] == hint
     else:
         assert "fewer nodes" in error["hint"]
+
+
+def test_a_lost_session_is_not_advised_what_dev_does_not_have():
+    row: Any = SimpleNamespace(name="dev-a", spec={"session": {}}, parent=None)
+    lost = Failure(Reason.NODE_LOST, 0)
+    hint = _hint(row, lost, VERDICTS[Reason.NODE_LOST], None)
+    assert hint == "its files: allranks job files dev-a; start another one: allranks dev"
 
 
 def test_a_preemption_is_told_in_the_engines_words_if_the_agents_had_none():

@@ -215,7 +215,9 @@ class Agent:
             hint = getattr(error, "hint", None) or ""
             is_conflict = isinstance(error, PortConflict)
             reason = Reason.PORT_CONFLICT if is_conflict else Reason.SETUP_FAILED
-            self._ended(reason, sentence(error), hint=hint, passing=is_passing(error))
+            # Who reads it is elsewhere.
+            text = sentence(error).replace("this node", socket.gethostname())
+            self._ended(reason, text, hint=hint, passing=is_passing(error))
             self._files.finish()  # the log of a failed build
         else:
             place = own_place.place(self._where, held)._replace(python=self._python)

@@ -137,7 +137,8 @@ def _enter(options: argparse.Namespace, name: str, node: int = 0) -> int:
         show.as_json({"name": name, "status": job["status"], **ways})
         return 0
     for what, way in ways.items():
-        show.field(what, way)
+        # Each on one line, to be copied.
+        print(f"{what:<11} {show.one_line(way)}")
     if not sys.stdin.isatty() or not sys.stdout.isatty():
         return 0
     show.talk(f"a shell on node {node} of {name}: `exit` leaves, and the session goes on")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import signal
 import sys
 import threading
@@ -284,7 +285,9 @@ def _why_ended(events: Sequence[EventAnswer], attempt: int) -> str:
     closing = [e["data"] for e in before if e["kind"] == "closing"]
     whys += [end["reason"] for end in closing if end["purpose"] != "resubmit"]
     hosts = {e["node"]: e["data"].get("host") for e in before if e["kind"] == "ready"}
-    return with_host(whys[0], hosts.get) if len(set(hosts.values())) > 1 else whys[0]
+    # Those of this machine need no name.
+    is_here = {*hosts.values()} <= {None, os.uname().nodename}
+    return whys[0] if is_here else with_host(whys[0], hosts.get)
 
 
 def verdict(job: JobAnswer, *, quiet: bool = False) -> int:

@@ -53,8 +53,12 @@ def written(job: str, rank: int | None, node: int | None) -> tuple[Path, str]:
         for other in keys.jobs():
             if _has_ended(client, other):
                 keys.remove(other)
-        status = client.json("GET", job_path(job))["status"]
-    if status in TERMINAL:
+        shown = client.json("GET", job_path(job))
+    for key, number, many in (("rank", rank, shown["processes"]), ("node", node, shown["nodes"])):
+        if number is not None and not 0 <= number < many:
+            hint = f"the {key}s of this job are 0 to {many - 1}"
+            raise UsageError(f"{job} has no {key} {number}", where=f"--{key}", hint=hint)
+    if shown["status"] in TERMINAL:
         hint = f"its files: allranks job files {job}; to run it again: allranks job restart {job}"
         raise UsageError(f"{job} has ended, and nobody can enter it", hint=hint)
     entry = keys.Entry(job, rank, node)

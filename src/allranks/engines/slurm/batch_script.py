@@ -10,6 +10,7 @@ from importlib import resources
 from typing import Any
 
 from allranks.core.plan import Gang
+from allranks.engines.base import OF
 from allranks.engines.options import SHARED_HOME, Option, Type
 from allranks.errors import Refused
 from allranks.statuses import SharedHome
@@ -244,10 +245,16 @@ def _seconds(limit: str) -> int | None:
     return first * 60 + second
 
 
+def job_name(gang: Gang) -> str:
+    """The gang's key, and behind an @ whose job it is: all of a home's are one user's."""
+    member = re.sub(r"[^\w.-]", "_", gang.env.get(OF, ""), flags=re.ASCII)[:40]
+    return f"{gang.key}@{member}" if member else gang.key
+
+
 def _directives(gang: Gang, mark: str, folder: str) -> Iterator[str]:
     options = dict(gang.options)
     options["gres"] = _gres(gang)
-    yield f"--job-name={gang.key}"
+    yield f"--job-name={job_name(gang)}"
     yield f"--comment={_quoted(mark)}"
     yield f"--nodes={gang.nodes}"
     yield f"--ntasks={gang.nodes}"

@@ -140,4 +140,5 @@ def _message(command: str, errors: str) -> str:
     lines = [line for line in errors.splitlines() if line.strip() and "--help" not in line]
     texts = [re.sub(prefix, "", line).strip() for line in lines]
     limits = [f": {text}" for text in texts[:-1] if re.fullmatch(r"\w+Limit", text)]
-    return "".join([*texts[-1:], *limits[:1]])
+    errors_alone = [text for text in texts if not text.lower().startswith("warning")]
+    return "".join([*(errors_alone or texts)[-1:], *limits[:1]])

@@ -46,6 +46,8 @@ _SETTLING = 120.0
 _FULL = re.compile(r"policy|submit limit|limit reached", re.IGNORECASE)
 # Those that count jobs alone, and so hold for all: others may refuse this one for its size.
 _SUBMIT_LIMIT = re.compile(r": \w*Submit\w*Limit$")
+# A list of hosts, which is a node for each.
+_TOO_FEW = re.compile(r"invalid number of nodes \(-N (\d{1,6})-1\)")
 _Q, _P, _U, _G = GangState.QUEUED, GangState.PROVISIONING, GangState.UP, GangState.GONE
 # Every state of squeue and sacct: our state, why the gang ended, and a description.
 STATES: Mapping[str, tuple[GangState, Reason | None, str]] = {
@@ -167,8 +169,14 @@ class SlurmEngine:
     # ------------------------------------------------------------ the cluster
 
     def check(self, options: Mapping[str, Any]) -> None:
-        """Have Slurm check a job of one node."""
-        self._admit(Gang("check.1", 1, ("true",), options=options), PATIENCE)
+        """Have Slurm check a job of one node, or of as many as the options name."""
+        gang = Gang("check.1", 1, ("true",), options=options)
+        try:
+            self._admit(gang, PATIENCE)
+        except Refused as error:
+            if (least := _TOO_FEW.search(error.message)) is None:
+                raise
+            self._admit(gang._replace(nodes=int(least[1])), PATIENCE)
 
     def hosts(self, options: Mapping[str, Any]) -> Sequence[Host]:
         return self._run.hosts(options.get("partition"))
@@ -257,7 +265,8 @@ class SlurmEngine:
                 continue
             rows = (line.split("|") for line in output.splitlines() if line.count("|") == 2)
             # The first word of `CANCELLED by 0` is the state.
-            states = {(ref, name): state.partition(" ")[0] for ref, name, state in rows}
+            # Behind the name's key is whose job it is.
+            states = {(e[0], e[1].partition("@")[0]): e[2].partition(" ")[0] for e in rows}
             break
         gone = GangStatus(GangState.GONE, "Slurm: it is no longer in the queue")
         statuses = {}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy.exc import DBAPIError
@@ -13,7 +15,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from allranks import settings
+import allranks
+from allranks import folder_trees, settings
 from allranks.core.text import repaired
 from allranks.errors import AllranksError, NotFound, ServerError, UsageError
 from allranks.server.arguments import SEE
@@ -21,6 +24,8 @@ from allranks.store.database import database_error
 
 # The most characters of a text in an error response.
 _LONGEST = 4000
+# When this process imported the code.
+_STARTED = time.time()
 
 
 class Answer(JSONResponse):
@@ -80,13 +85,25 @@ async def _system(request: Request, error: Any) -> Response:
     return reply(ServerError(message, where=where, hint=hint), 507)
 
 
+def is_newer_than(moment: float) -> bool:
+    """Whether the files of allranks are newer. Asked once something has failed, for it looks at
+    each of them."""
+    for folder, _, names in folder_trees.walk(Path(allranks.__file__).parent):
+        files = (Path(folder, name) for name in names if name.endswith(".py"))
+        if any(file.stat().st_mtime > moment for file in files):
+            return True
+    return False
+
+
 async def _unforeseen(_: Request, error: Any) -> Response:
     # Starlette raises the error again after the response, so that its trace is logged.
     message = f"the server failed: {type(error).__name__}"
     hint = "see server.log in the server's home"
-    if isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "allranks":
-        # Imported late, from files that are newer than what runs.
-        message = f"the code of allranks has changed since the server started: {error}"
+    is_late = isinstance(error, ImportError) and (error.name or "").startswith("allranks.")
+    if is_late or is_newer_than(_STARTED):
+        # Some of it was imported late, or the command is of the newer files.
+        what = str(error) or type(error).__name__
+        message = f"the code of allranks has changed since the server started: {what}"
         hint = "allranks server stop; the next command starts it anew, and jobs go on"
     return reply(ServerError(message, hint=hint), 500)
 

@@ -63,6 +63,10 @@ def _collective(row: JobRow, failure: Failure, records: Records) -> ErrorCollect
 
 def _hint(row: JobRow, failure: Failure, verdict: Verdict, why: Explanation | None) -> str:
     """The hint: the fix of the cause, then the general hint of the reason."""
+    is_session = row.spec.get("session") is not None and row.parent is None
+    if is_session and "--max-attempts" in verdict.hint:
+        # `allranks dev` does not restart what people were working on.
+        return f"its files: allranks job files {row.name}; start another one: allranks dev"
     text = verdict.hint if failure.rank is not None else verdict.hint.replace(" --rank {rank}", "")
     shown = None if why is None or why.evidence is None else why.evidence.rank
     general = text.format(job=row.name, rank=failure.rank if shown is None else shown)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from allranks.engines.base import OF
 from allranks.server.auth.identity import Auth
+from allranks.server.auth.roles import OWNER
 from allranks.server.http.agents_listener import AgentsListener
+from allranks.server.jobs.view import submitter
 from allranks.server.loop import mailbox
 from allranks.settings import Clocks, Home
 from allranks.store.jobs.job_rows import JobRow
@@ -27,6 +30,8 @@ class AgentVariables:
             "ALLRANKS_AGENT_LAUNCH": str(launch),
             "ALLRANKS_AGENT_PATIENCE": str(self._clocks.patience),
         }
+        if (by := submitter(row.spec)) != OWNER.name:
+            variables[OF] = by
         if address and address != mailbox.ADDRESS:
             variables["ALLRANKS_AGENT_FINGERPRINT"] = self._listener.fingerprint
         return variables
