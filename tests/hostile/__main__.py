@@ -10,4 +10,7 @@ from tests.hostile.test_hostile_peers import KINDS
 name, number = sys.argv[1], int(sys.argv[2])
 root = Path(tempfile.mkdtemp(prefix=f"hostile-{name}-{number}-"))
 print(root)
-check(KINDS[name], name, number, root)
+try:
+    check(KINDS[name], name, number, root)
+finally:
+    getattr(KINDS[name], "close", lambda: None)()

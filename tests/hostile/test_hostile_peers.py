@@ -16,6 +16,7 @@ from tests.hostile import (
     job_files,
     listings,
     pulled_files,
+    requests,
 )
 from tests.hostile.harness import check
 
@@ -27,13 +28,15 @@ KINDS: dict[str, ModuleType] = {
     "job_files": job_files,
     "listings": listings,
     "pulled_files": pulled_files,
+    "requests": requests,
 }
 
 
 @pytest.mark.medium
 @pytest.mark.parametrize("name", KINDS)
-def test_a_hostile_peer(tmp_path: Path, name: str):
+def test_a_hostile_peer(tmp_path: Path, request: pytest.FixtureRequest, name: str):
     failed = []
+    request.addfinalizer(getattr(KINDS[name], "close", lambda: None))
     for number in range(KINDS[name].TRIES):
         root = tmp_path / str(number)
         root.mkdir()

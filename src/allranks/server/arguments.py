@@ -20,6 +20,8 @@ from allranks.errors import UsageError
 from allranks.spec.fields.problems import problems
 
 SEE = "the server's /openapi.json describes its routes"
+# Invalid values beyond which none is described: a million of them take ten seconds, and gigabytes.
+_MOST_ERRORS = 1000
 # The default of an argument that has none.
 REQUIRED: Any = inspect.Parameter.empty
 
@@ -170,6 +172,8 @@ def _valid(argument: Argument, value: Any, where: str) -> Any:
     try:
         return argument.validate(value)
     except ValidationError as error:
+        if (count := error.error_count()) > _MOST_ERRORS:
+            raise UsageError(f"{count} of its values are invalid", where=where, hint=SEE) from None
         # A model lists its keys; a value without a name has no key.
         models = {"": (argument.type,)} if _is_model(argument.type) else {}
         first = problems(error, value, models)[0]

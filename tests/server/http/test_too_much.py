@@ -93,9 +93,10 @@ def bodies(argument: Argument) -> Iterator[bytes]:
     if argument.several:
         yield from LISTS.values()
     if isinstance(argument.type, type) and issubclass(argument.type, BaseModel):
+        quiet = {"follow": False} if "follow" in argument.type.model_fields else {}
         for name in argument.type.model_fields:
             for value in (2**52, -(2**52), [0] * MANY):
-                yield json.dumps({name: value}).encode()
+                yield json.dumps({**quiet, name: value}).encode()
 
 
 def arguments(row: Row) -> Iterator[Argument]:

@@ -17,6 +17,9 @@ _BLOBS = "/api/v1/blobs/"
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Number = Annotated[int, Field(gt=-(2**53), lt=2**53)]
 
+# Marks a list whose items cost a look at the disk each.
+FEW = Field(max_length=10_000)
+
 
 class Limits(NamedTuple):
     """What one request to people's and agents' listeners may bring."""

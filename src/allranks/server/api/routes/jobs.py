@@ -29,7 +29,7 @@ from allranks.server.auth.roles import Who, require_own
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
 from allranks.server.http.content import LINES, Content
 from allranks.server.http.public_listener import PORT, PublicAddress
-from allranks.server.http.request_limits import Count
+from allranks.server.http.request_limits import FEW, Count
 from allranks.server.jobs import view
 from allranks.server.jobs.services import services_of
 from allranks.server.jobs.slow_ranks import slow_ranks_of
@@ -362,7 +362,7 @@ def missing(digests: Annotated[list[str], BODY], services: ServicesDep) -> list[
     return [digest for digest in digests if not services.blobs.has(digest)]
 
 
-def discard(digests: Annotated[list[str], BODY], services: ServicesDep) -> None:
+def discard(digests: Annotated[list[str], BODY, FEW], services: ServicesDep) -> None:
     """Remove those blobs that no job needs, after an interrupted submission."""
     with services.admission_lock:
         codes = {each for row in services.records.uses() for each in row.codes()}

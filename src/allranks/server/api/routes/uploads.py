@@ -24,7 +24,7 @@ from allranks.server.assets.datastores import DEFAULT
 from allranks.server.dependencies import ServicesDep
 from allranks.server.http.content import Content
 from allranks.server.http.large_body import large_body
-from allranks.server.http.request_limits import Count
+from allranks.server.http.request_limits import FEW, Count
 from allranks.store.files import same_data
 
 # The most bytes of a pack, which is held in memory.
@@ -107,7 +107,7 @@ def make(data: Annotated[dict[str, Any], BODY], services: ServicesDep) -> Upload
 
 
 def challenges(
-    paths: Annotated[list[str], BODY], services: ServicesDep
+    paths: Annotated[list[str], BODY, FEW], services: ServicesDep
 ) -> Annotated[Response, Content(list[Challenge | None])]:
     """For each path a `Challenge`; null where the server sees no data that people may read."""
     answer = [_challenge(path, services) for path in paths]
@@ -115,7 +115,7 @@ def challenges(
     return Response(json.dumps(answer), media_type="application/json")
 
 
-def proofs(answers: Annotated[list[Proof], BODY]) -> list[bool]:
+def proofs(answers: Annotated[list[Proof], BODY, FEW]) -> list[bool]:
     """Whether each answer to a challenge proves that its sender sees the same data."""
     return [
         hmac.compare_digest(
