@@ -38,7 +38,13 @@ NAMES = {
 }
 NAMES |= {"rank": "0", "node": "0", "feed": "metrics", "reference": "m:1", "version": "d:1"}
 # Ends the server, or its answer has no end.
-LEFT_OUT = ("POST /server/stop", "GET /server/stop", "GET /jobs/{name}/wait", "GET /changes")
+LEFT_OUT = (
+    "POST /server/stop",
+    "GET /server/stop",
+    "GET /jobs/{name}/wait",
+    "GET /changes",
+    "POST /jobs/{name}/metrics/follow",
+)
 MANY = 1_000_000
 NUMBERS = {
     "list": b"[" + b"0," * MANY + b"0]",
@@ -95,7 +101,7 @@ def bodies(argument: Argument) -> Iterator[bytes]:
     if isinstance(argument.type, type) and issubclass(argument.type, BaseModel):
         quiet = {"follow": False} if "follow" in argument.type.model_fields else {}
         for name in argument.type.model_fields:
-            for value in (2**52, -(2**52), [0] * MANY):
+            for value in (2**52, -(2**52), [0] * 100_000):
                 yield json.dumps({**quiet, name: value}).encode()
 
 
