@@ -91,7 +91,7 @@ def test_the_next_attempt_on_the_same_node(allranks: Allranks, script: Path, hom
     assert "attempt 1 failed (" in explained
     assert "attempt 2 failed (" in explained
     listed = home / "jobs/j/attempts/1/work/node-0.txt"
-    assert listed.read_text().split() == ["7", "data.txt"]
+    assert listed.read_text().split() == ["1", "check", "points/last.ckpt", "7", "data.txt"]
     found = answer(allranks, "job", "show", "j")["working_folder"]
     assert (found["files"], found["checkpoints"]) == (2, 1)
 
