@@ -336,6 +336,24 @@ def test_a_file_of_the_code_that_one_node_changed_is_changed_for_all(
     assert starts("j-r2", 1) == [f"rank {n} starts at step {4 + 3 * last} False" for n in (0, 1)]
 
 
+def test_ranks_that_resume_apart_are_named(allranks: Allranks, code: Path) -> None:
+    """Each has a checkpoint of its own, and the one of rank 1 is old. It hangs then."""
+    (code / "train.sh").write_text(
+        "n=$(cat own || echo 0); for s in $(seq $n $((n + 3))); do echo step=$s loss=1.$s; done; "
+        "echo $((RANK ? 2 : 4)) > own; touch outputs/$RANK-$ALLRANKS_ATTEMPT; "
+        "until ls outputs/?-$ALLRANKS_ATTEMPT | grep 1-; do sleep 0.1; done; "
+        "[ $ALLRANKS_ATTEMPT = 2 ] && sleep 600; [ $RANK = 1 ] && sleep 600; sleep 1; exit 3"
+    )
+    metric = ("-m", r"loss=step=(?P<step>\d+) loss=(?P<value>\S+)", "--metric-rank", "all")
+    words = ("-n", 2, "--max-attempts", 2, "--hang-timeout", 3, "--set", "retry.on=[user]", *metric)
+    done = allranks("run", "--name", "j", *words, "--", "bash", "train.sh", timeout=120)
+    text = "ranks resumed apart: rank 0 went on at step 4 of loss, rank 1 at step 2"
+    assert f"note: {text}" in done.stderr
+    job = answer(allranks, "job", "show", "j")
+    assert job["error"]["reason"] == "HANG"
+    assert text in job["error"]["message"]
+
+
 def test_what_cannot_be_taken_along_is_said(allranks: Allranks, code: Path, home: Path) -> None:
     made: dict[str, Any] = {"retry": {"max_attempts": 2}}
     (code / "job.yml").write_text(json.dumps({**made, "command": "mkfifo p; ln -s p q; exit 3"}))

@@ -21,7 +21,7 @@ from allranks.agent.lifecycle.other_nodes_files import bring, copies_of, lacking
 from allranks.agent.lifecycle.prepare import LaidOut, set_packages_aside, unpack
 from allranks.agent.lifecycle.unsaved import AgentCalls
 from allranks.agent.state.torn_files import Deaths
-from allranks.agent.state.working_folder import WorkState, WorkTree, earlier
+from allranks.agent.state.working_folder import WorkState, WorkTree, earlier, replace_file
 from allranks.agent.transport.identity import AgentIdentity
 from allranks.agent.transport.link import ServerAddress
 from allranks.core.amounts import size_text
@@ -176,9 +176,8 @@ class WorkingFolder:
             if too_long := lay_over(source, beside, self.folder):
                 self._note(working_set.too_long_sentence(too_long))
             self._removed = _about(source).removed
-            if (source / CHANGES).exists():
-                (self._own / CHANGES).parent.mkdir(exist_ok=True)
-                shutil.copyfile(source / CHANGES, self._own / CHANGES)
+            with contextlib.suppress(FileNotFoundError):
+                replace_file(self._own / CHANGES, (source / CHANGES).read_bytes())
             self._note_unfinished(attempt, source)
         beside.rename(self.folder)
         self._drop_earlier()

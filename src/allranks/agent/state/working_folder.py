@@ -72,7 +72,7 @@ class WorkTree(Tree):
 
     def write_changes(self, changes: NodeChanges) -> None:
         """Write down changes of this node. Raises OSError."""
-        _write(self._part / working_set.CHANGES, changes.dump())
+        replace_file(self._part / working_set.CHANGES, changes.dump())
 
     def scan(self) -> Scan:
         """The working set. Raises OSError if what the files do not say cannot be written."""
@@ -154,7 +154,7 @@ class WorkTree(Tree):
                 return
             needed = True
         if needed:
-            _write(self._about, data)
+            replace_file(self._about, data)
 
 
 def read_changes(part: Path) -> NodeChanges:
@@ -169,7 +169,8 @@ def _size_and_time(file: FileState) -> tuple[int, int]:
     return (file.size, file.mtime_ns) if file.what == "file" else (0, 0)
 
 
-def _write(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file about a working set, which other nodes may read meanwhile. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.parent.with_name("about.new")
     beside.write_bytes(data)

@@ -323,7 +323,7 @@ def _notes(job: JobAnswer, events: Sequence[EventAnswer]) -> list[str]:
         event["data"]
         for event in events
         # An agent says the first ones once.
-        if (about := event["data"].get("about")) in ("warm", CHECKPOINT, "pipe")
+        if (about := event["data"].get("about")) in ("warm", CHECKPOINT, "pipe", "apart")
         or (about == FOLDER and event["attempt"] == job["attempts"] == 1)
     ]
     of_metrics = metric_notes(events, job["attempts"])

@@ -29,11 +29,12 @@ from allranks.core.lifecycle.validate_event import validate_event
 from allranks.core.metrics import metric_lines
 from allranks.core.packing import pack
 from allranks.errors import NotFound, TooLarge, Unauthorized, UsageError
-from allranks.events import Event
+from allranks.events import Event, Kind
 from allranks.server.dependencies import Services
 from allranks.server.http.direct import Direct
 from allranks.server.http.request_limits import LIMITS
 from allranks.server.http.request_text import parse
+from allranks.server.jobs.first_steps import APART, resumed_apart
 from allranks.server.loop.stacks import MOST
 from allranks.server.sessions.engine import parse_report
 from allranks.statuses import TERMINAL, NodeState
@@ -60,6 +61,8 @@ _HINT = "agents of this version send no such request"
 _CLOCKS_AGREE = 2.0
 # The largest clock difference; corrected times must stay valid dates.
 _AT_MOST = 1e10
+# Bytes of a node's points in which every rank has some.
+_FIRST_POINTS = 1 << 14
 # Keys of event data that hold times.
 _TIMES = ("failed_at", "ended_at", "until")
 
@@ -361,9 +364,20 @@ async def points(request: Request) -> Response:
     size = await run_in_threadpool(services.points.add_from_agent, source, offset, data)
     if b'"tags"' in data or b'"parameters"' in data:
         await run_in_threadpool(_annotate, services, job.id, data)
+    if offset < _FIRST_POINTS and attempt == job.record.attempt:
+        await _note_if_apart(services, job, agent.node)
     services.wakeups.notify(agent.job, output=True)
     answer: ReceivedAnswer = {"size": size}
     return JSONResponse(answer)
+
+
+async def _note_if_apart(services: Services, job: JobRow, node: int) -> None:
+    """Note once an attempt, with the node that sent points last, that its ranks resumed at
+    different steps."""
+    apart = await run_in_threadpool(resumed_apart, services.points, job)
+    if apart and not await run_in_threadpool(services.records.notes, job, APART):
+        note = job.event(Kind.NOTE, node=node, data={"about": APART, "message": apart})
+        await services.event_batches.append(job.name, [note])
 
 
 def _annotate(services: Services, job_id: int, data: bytes) -> None:

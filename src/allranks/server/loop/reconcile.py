@@ -25,6 +25,7 @@ from allranks.engines.base import GangStatus, Handle, QueueFull
 from allranks.errors import AllranksError, Refused
 from allranks.events import LEFTOVERS, Event, Kind
 from allranks.server.clusters.clusters import Cluster, KnownComputes
+from allranks.server.jobs.first_steps import resumed_apart
 from allranks.server.jobs.output_assets import register
 from allranks.server.jobs.result import result_of
 from allranks.server.loop import progress
@@ -350,6 +351,8 @@ class Loop:
         last_alive = self._statuses.last_alive(row)
         missed = last_alive is not None and last_alive < since
         hung = self._hangs.check(row)
+        if hung is not None and (apart := resumed_apart(self._services.points, row)):
+            hung = hung._replace(message=f"{hung.message}; {apart}")
         return decide.Clock(clock.now(), silent, clocks.hello, clocks.grace, since, missed, hung)
 
 
