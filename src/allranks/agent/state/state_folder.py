@@ -87,7 +87,7 @@ class State:
         self._tree = Tree(folder.root, folder.parts)
         self._sync = Sync(self._tree, self._client, where.node, note, folder.name, folder.sends)
         self._alone, self._pace, self._known, self._note = alone, pace, known, note
-        self._name, self._warn = folder.name, warn
+        self._name, self._route, self._warn = folder.name, folder.route, warn
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
         self._last_error, self._change_count, self._full_since = "", 0, 0.0
@@ -126,7 +126,7 @@ class State:
                     self._note(summary)
                 for message in self._sync.uneven(sizes):
                     self._warn(message)
-                if attempt > 1 and not self._sync.is_empty:
+                if attempt > 1 and self._route == "state" and not self._sync.is_empty:
                     self._note(f"attempt {attempt} continues with {self._name}")
                 return
             except Unreachable:
