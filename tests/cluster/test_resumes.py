@@ -16,7 +16,7 @@ import re
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -123,14 +123,9 @@ def test_all_ranks_begin_at_one_epoch(
     request: pytest.FixtureRequest,
     pytestconfig: pytest.Config,
 ):
-    first = pytestconfig.getoption("first")
-    rounds = pytestconfig.getoption("rounds")
-    # Few in the check: each takes half a minute.
-    if rounds == 12:
-        rounds = 2
     cluster = request.getfixturevalue("cluster") if where == "slurm" else None
     kinds = Counter[str]()
-    for seed in range(first, first + rounds):
+    for seed in of_options(pytestconfig):
         drawn_round = drawn(seed, where)
         if drawn_round.script == "torch":
             pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -142,16 +137,29 @@ def test_all_ranks_begin_at_one_epoch(
         print(f"{count:4} {kind}")
 
 
+def of_options(config: pytest.Config) -> range:
+    """The seeds to play; few in the check, because each takes half a minute."""
+    first, rounds = config.getoption("first"), config.getoption("rounds")
+    return range(first, first + (2 if rounds == 12 else rounds))
+
+
 def play(
-    seed: int, what: Round, allranks: Allranks, home: Path, code: Path, cluster: Cluster | None
+    seed: int,
+    what: Round,
+    allranks: Allranks,
+    home: Path,
+    code: Path,
+    cluster: Cluster | None,
+    more: Mapping[str, Callable[[str, random.Random], None]] = {},
 ) -> None:
+    """``more``: further ways to end an attempt."""
     for name in ("ckpt.json", "train.py"):
         (code / name).unlink(missing_ok=True)
     (code / "train.py").write_text(TORCH if what.script == "torch" else TRAIN)
     if what.in_code:
         (code / "ckpt.json").write_text('{"epoch": 4}')
     options = ["--set", "retry.max_attempts=9", "--set", "limits.grace=2"]
-    if what.disk == "none":
+    if what.disk == "none" and cluster is not None:
         options += ["--set", "resources.properties.slurm.shared_home=no"]
     if what.where == "slurm":
         options += ["--set", "resources.properties.slurm.requeue=true"]
@@ -159,16 +167,23 @@ def play(
         assert cluster is not None
         cluster("exec", "n2", "mount", "-t", "tmpfs", "none", home)
     name = f"j{seed}"
+    if what.where == "pods":
+        options += ["-c", "there"]
     words = ("--detach", "-n", what.nodes, "-d", "pytorch", *options)
+    python = "python3" if what.where == "pods" else "python"
     try:
-        done = allranks("run", "--name", name, *words, "--", "python", "train.py", what.script)
+        done = allranks("run", "--name", name, *words, "--", python, "train.py", what.script)
         assert done.returncode == 0, done.stderr
         epochs = [begun(allranks, name, 0)]
         dice = random.Random(seed)
         for end in what.ends:
             before = show(allranks, name)["attempts"]
             time.sleep(dice.uniform(1.0, 4.0))
-            followed = misfortune(end, name, allranks, home, cluster, dice)
+            if end in more:
+                more[end](name, dice)
+                followed = name
+            else:
+                followed = misfortune(end, name, allranks, home, cluster, dice)
             before = before if followed == name else 0
             name = followed
             epochs.append(begun(allranks, name, before))
