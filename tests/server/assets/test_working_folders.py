@@ -13,11 +13,12 @@ from allranks.core.data.state_manifest import Entry
 from allranks.core.data.working_set import ABOUT, CHANGES, FILES, About
 from allranks.core.lifecycle.decide import Node
 from allranks.core.plan import Place
-from allranks.server.assets import working_folders
+from allranks.server.assets import taken_folders
 from allranks.server.assets.working_folders import WorkingFolders
 from allranks.settings import Home
 from allranks.statuses import NodeState
 from allranks.store.files.blobs import Blobs
+from allranks.store.files.code_listing import CodeFile
 from allranks.store.files.state_folders import Put, State
 
 
@@ -30,7 +31,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def taken(source: Path, goal: Path) -> set[str]:
-    working_folders._take(source, goal, {"pkg/a.py": working_folders.CodeFile(1, 1, "")})
+    taken_folders.take(source, goal, {"pkg/a.py": CodeFile(1, 1, "")})
     return {str(path.relative_to(goal / FILES)) for path in (goal / FILES).rglob("*")}
 
 
@@ -63,7 +64,7 @@ def test_links_in_a_read_only_folder_leave_their_targets_as_they_are(tmp_path, s
         rename(old, new)
 
     rename = os.rename
-    monkeypatch.setattr(working_folders.os, "rename", refused)  # also as root
+    monkeypatch.setattr(taken_folders.os, "rename", refused)  # also as root
     data = tmp_path / "data"
     data.mkdir(mode=0o750)
     (source / "pkg/data").symlink_to(data)
