@@ -44,6 +44,7 @@ while True:
             json.dump({"epoch": epoch}, file)
         if not in_place:
             os.replace("beside", "ckpt.json")
+        print("saved", flush=True)
 """
 # The same with PyTorch, whose ranks compare their weights, too.
 TORCH = """\
@@ -66,6 +67,7 @@ while True:
     if rank == 0:
         torch.save({"model": model.state_dict(), "epoch": epoch}, "beside.pt")
         os.replace("beside.pt", "ckpt.pt")
+        print("saved", flush=True)
     dist.barrier()
 """
 
@@ -178,6 +180,7 @@ def play(
         dice = random.Random(seed)
         for end in what.ends:
             before = show(allranks, name)["attempts"]
+            until(lambda: "saved" in allranks("job", "logs", name, "--attempt", before).stdout)  # noqa: B023
             time.sleep(dice.uniform(1.0, 4.0))
             if end in more:
                 more[end](name, dice)
