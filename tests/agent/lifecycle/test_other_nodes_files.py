@@ -123,6 +123,25 @@ def test_no_change_leaves_the_working_folder(own, other, tmp_path):
     assert copies_of(own) == {}
 
 
+def test_a_list_that_a_rank_wrote_leads_nowhere_else(own, tmp_path):
+    (tmp_path / "data").write_text("mine")
+    (own / FILES / "link").symlink_to(tmp_path)
+    status = (tmp_path / "data").lstat()
+    identity = [status.st_ino, status.st_size, status.st_mtime_ns]
+    paths = ("../../data", str(tmp_path / "data"), "link/data", "a/../../../data")
+    (own / "copies").write_text("".join(json.dumps([path, identity]) + "\n" for path in paths))
+    remove_copies(own)
+    assert (tmp_path / "data").exists()
+    for content in ("[" * 60_000 + "]", '["a", "b"]', "[]", '{"a": [1]'):
+        (own / "copies").write_text(content + "]")
+        with pytest.raises(OSError, match="not a list of copies"):
+            copies_of(own)
+    (own / "copies").unlink()
+    os.mkfifo(own / "copies")
+    with pytest.raises(OSError, match="not a regular file"):
+        copies_of(own)
+
+
 def test_read_only_folders_get_copies_too(own, other, monkeypatch):
     def writable(self: Path) -> None:
         if not self.stat().st_mode & 0o200:

@@ -8,6 +8,7 @@ this node, and they are replaced when the other node's change.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -16,8 +17,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from allranks import folder_trees
-from allranks.core.data.node_changes import GONE, Change
-from allranks.core.data.state_manifest import stays_inside
+from allranks.core.data.node_changes import GONE, MOST, Change
+from allranks.core.data.state_manifest import is_path, stays_inside
 from allranks.core.data.working_set import FILES
 
 _LIST = "copies"
@@ -69,11 +70,16 @@ def bring(changes: Mapping[str, Change], folders: Mapping[str, Path], part: Path
 def copies_of(part: Path) -> Copies:
     """The copies in a node's part. Raises OSError."""
     try:
-        lines = (part / _LIST).read_bytes().splitlines()
+        with folder_trees.open_file(part / _LIST) as file:
+            lines = file.read(MOST).splitlines()
+        # A killed agent wrote half a line.
+        listed = [json.loads(line) for line in lines if line.endswith(b"]")]
+        copies = {path: identity and tuple(map(int, identity)) for path, identity in listed}
     except FileNotFoundError:
         return {}
-    listed = (json.loads(line) for line in lines if line.endswith(b"]"))  # a killed one wrote half
-    return {path: identity and tuple(identity) for path, identity in listed}
+    except (RecursionError, TypeError, ValueError):
+        raise OSError(errno.EINVAL, "not a list of copies", str(part / _LIST)) from None
+    return {path: copies[path] for path in copies if is_path(f"{FILES}/{path}")}
 
 
 def remove_copies(part: Path) -> tuple[set[str], set[str]]:
@@ -85,7 +91,7 @@ def remove_copies(part: Path) -> tuple[set[str], set[str]]:
         target = own / path
         if not os.path.lexists(target):
             (removed if identity else same).add(path)
-        elif identity == _identity(target):
+        elif _is_free(own, target) and identity == _identity(target):
             same.add(path)
             with contextlib.suppress(OSError):
                 _remove(own, target)
@@ -97,8 +103,10 @@ def _forget(part: Path, changes: Mapping[str, Change]) -> None:
     """Remove the copies of what no other node has any more. Raises OSError."""
     copies, own = copies_of(part), part / FILES
     for path in copies.keys() - changes.keys():
-        if os.path.lexists(own / path) and _identity(own / path) == copies[path]:
-            _remove(own, own / path)
+        target = own / path
+        is_there = os.path.lexists(target) and _is_free(own, target)
+        if is_there and _identity(target) == copies[path]:
+            _remove(own, target)
     lines = (json.dumps([path, copies[path]]) for path in copies if path in changes)
     (part / "copies.new").write_text("".join(f"{line}\n" for line in lines))
     (part / "copies.new").replace(part / _LIST)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
+from allranks import folder_trees
 from allranks.agent.data.complete_files import fingerprint
 from allranks.agent.state.state_folder import Folder, State
 from allranks.agent.state.sync import Note, Sync, Synced, Work
@@ -160,7 +161,8 @@ class WorkTree(Tree):
 def read_changes(part: Path) -> NodeChanges:
     """The changes that a part with a working set tells of. Raises ValueError and OSError."""
     try:
-        return NodeChanges.load((part / working_set.CHANGES).read_bytes())
+        with folder_trees.open_file(part / working_set.CHANGES, below=part) as file:
+            return NodeChanges.load(file.read(node_changes.MOST))
     except FileNotFoundError:
         return NodeChanges()
 

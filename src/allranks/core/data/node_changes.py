@@ -15,6 +15,8 @@ from allranks.core.data.state_manifest import is_path
 from allranks.core.data.working_set import is_carried
 
 GONE = "gone"
+# Bytes of a list that are read.
+MOST = 256 << 20
 
 
 class Change(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import shutil
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from allranks import folder_trees
 from allranks.agent.lifecycle.other_nodes_files import remove_copies
-from allranks.core.data.node_changes import NodeChanges
+from allranks.agent.state.working_folder import read_changes
 from allranks.core.data.working_set import ABOUT, CHANGES, FILES, About, folders_above, is_carried
 from allranks.store.files.code_listing import CodeFile
 
@@ -47,12 +46,13 @@ def take(source: Path, target: Path, code: Mapping[str, CodeFile]) -> None:
 def _take_changes(part: Path, target: Path, same: Collection[str]) -> None:
     """Take what is known of earlier attempts' changes, without those that other nodes' replaced:
     the agent may have been killed while it brought them. Raises OSError."""
-    with contextlib.suppress(FileNotFoundError):
-        data = (part / CHANGES).read_bytes()
+    try:
+        changes = read_changes(part)
+    except ValueError as error:
+        raise OSError(errno.EINVAL, str(error), str(part / CHANGES)) from None
+    if changes.attempt or changes.paths:
         (target / CHANGES).parent.mkdir(exist_ok=True)
-        with contextlib.suppress(ValueError):  # the next agent says that it cannot be read
-            data = NodeChanges.load(data).without(same).dump()
-        (target / CHANGES).write_bytes(data)
+        (target / CHANGES).write_bytes(changes.without(same).dump())
 
 
 def _removed(
