@@ -299,7 +299,10 @@ if rank == "0":
     open("done", "w").close()
     if attempt == 2 and len(sys.argv) > 1:
         time.sleep(600)
+    while not os.path.exists(f"outputs/{attempt}"):
+        time.sleep(0.05)
     sys.exit(3)
+open(f"outputs/{attempt}", "w").close()
 time.sleep(600)
 """
 
