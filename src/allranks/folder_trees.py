@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
@@ -227,6 +227,35 @@ def open_file(
         return cast(BinaryIO, open(path, mode, buffering, opener=opener))
     except ValueError:  # also where it is no name of a file
         raise OSError(errno.EINVAL, "not a path below the folder", str(path)) from None
+
+
+def resolved(path: str | Path, roots: Iterable[str]) -> Path | None:
+    """Where a path leads, through links; None if that is in none of the folders ``roots``."""
+    real = Path(os.path.realpath(path))
+    is_inside = any(real.is_relative_to(os.path.realpath(root)) for root in roots)
+    return real if is_inside else None
+
+
+def open_linked(path: Path, roots: Iterable[str]) -> BinaryIO:
+    """Like ``open_file``, but follows links that stay in one of the folders ``roots``."""
+    real = resolved(path, roots)
+    if real is None:
+        raise OSError(errno.EXDEV, "a link leads out of the job's folders", str(path))
+    return open_file(real, below="/")
+
+
+@contextlib.contextmanager
+def replace_file(path: Path, below: str | Path) -> Iterator[BinaryIO]:
+    """Write a file that appears when the block ends, and missing folders; see ``open_file``."""
+    make(below)
+    above, name = open_parent(below, str(path.relative_to(below)), make=True)
+    part = f".{os.getpid()}.part"
+    try:
+        with open_file(path.with_name(part), "wb", below) as file:
+            yield file
+        os.replace(part, name, src_dir_fd=above, dst_dir_fd=above)
+    finally:
+        os.close(above)
 
 
 def read_file(path: Path, most: int = 1 << 20, below: str | Path | None = None) -> bytes:

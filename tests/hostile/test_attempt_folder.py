@@ -1,5 +1,6 @@
 """A job may put links and pipes where its agent, and the server after it, write and read."""
 
+import contextlib
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from allranks.agent.monitoring.metric_scraper import Scraper
-from allranks.agent.monitoring.stacks import with_text
+from allranks.agent.monitoring.stacks import _open_nameless, with_text
 from allranks.agent.processes.ranks import last_lines
 from allranks.agent.transport.tails import Feed, Tail
 from allranks.core.diagnosis.stacks import Frame
@@ -55,3 +56,26 @@ def test_a_rank_shows_lines_of_files_that_it_sees(odd: Path, tmp_path: Path):
     if not odd.is_symlink():
         assert with_text(Frame(str(odd), 1, "f"), os.getpid()).text == ""
     assert with_text(Frame("/dev/zero", 1, "f"), os.getpid()).text == ""
+
+
+@pytest.mark.parametrize("kind", ["named", "read-only", "pipe", "none"])
+def test_a_process_marks_a_file_as_that_of_its_stacks(kind: str, tmp_path: Path):
+    """Asking for its stack empties that file. Here the process is this one."""
+    path = tmp_path / "allranks-stacks"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.write_bytes(SECRET)
+    flags = {"named": os.O_RDWR, "read-only": os.O_RDONLY, "pipe": os.O_PATH, "none": os.O_RDWR}
+    fd = os.open(path, flags[kind])
+    if kind == "none":
+        path.unlink()
+    try:
+        opened = None
+        with contextlib.suppress(OSError):
+            opened = _open_nameless(f"/proc/self/fd/{fd}")
+        assert (opened is not None) == (kind == "none")
+        if opened is not None:
+            os.close(opened)
+    finally:
+        os.close(fd)

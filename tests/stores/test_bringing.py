@@ -36,7 +36,7 @@ class Place:
     def new_uploader(self) -> Uploader:
         uri = f"s3://bucket/{self.key}"
         output = Output("m", uri, self.account, "store", str(self.folder), self.only, True)
-        return Uploader(output, self.manifest)
+        return Uploader(output, self.manifest, self.manifest.parents[1])
 
     def upload(self, end: bool = False) -> dict[str, bytes]:
         self.uploader.upload(end, lambda done, total: None)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from allranks.agent.launch.tracker_variables import folders, variables
-from allranks.core.plan import Task
+from allranks.core.plan import Container, Task
 
 
 def test_offline_and_into_the_working_folder(tmp_path: Path) -> None:
@@ -40,9 +40,28 @@ def test_what_wandb_login_and_offline_leave(
 def test_the_folders_to_follow() -> None:
     task = Task("j", "e", "c", record="/r", variables={"WANDB_DIR": "/w", "TRACKIO_DIR": "here"})
     paths = {"outputs.model": "/m", "outputs.far": "s3://b", "state_dir": "/s", "inputs.x": "/x"}
-    found = {str(folder) for folder in folders(task, paths)}
+    found = {str(folder) for folder in folders(task, paths, Path("/n/attempt-1"))}
     assert {"/w", "/m", "/s", "/r/artifacts/outputs", "/r/artifacts/logs"} <= found
     assert not {"/x", "here", "s3://b"} & found
+
+
+def test_in_a_container_only_what_is_mounted_there(tmp_path: Path) -> None:
+    """The owner may have something else at the same path."""
+    work = tmp_path / "working"
+    for folder in (work / "runs", tmp_path / "owner"):
+        folder.mkdir(parents=True)
+    (work / "link").symlink_to(tmp_path / "owner")
+    task = Task("j", "e", "c", record=f"{tmp_path}/record", container=Container("podman", "a"))
+    cases = {"runs": work / "runs", "link": work / "link", "owner": tmp_path / "owner"}
+    followed = {
+        name
+        for name, path in cases.items()
+        for folder in folders(
+            task._replace(variables={"WANDB_DIR": str(path)}), {}, tmp_path / "attempt-1"
+        )
+        if folder == path.resolve()
+    }
+    assert followed == {"runs"}
 
 
 @pytest.mark.parametrize(

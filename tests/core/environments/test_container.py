@@ -111,6 +111,7 @@ def test_mounts_are_what_the_task_names():
         Mount("/home/jobs/a", True),
         Mount("/lib/allranks/agent"),
         Mount("/nodes/a.1/0/attempt-1", True),
+        Mount("/nodes/a.1/0/state", True),
         Mount("/results", True),
     ]
 

@@ -86,6 +86,7 @@ def upload_rest(request: Mapping[str, Any], say: Say) -> None:
     for uploader in _uploaders(request):
         uploader.upload(True, _ProgressReport(uploader.output.name, say))
         summary = {"files": uploader.files, "size": uploader.size, "uri": uploader.output.uri}
+        summary["left_out"] = sorted(uploader.left_out)[:3]
         say({"brought": uploader.output.name, **summary})
     say({"done": True})
 
@@ -115,7 +116,7 @@ def _uploaders(request: Mapping[str, Any]) -> list[Uploader]:
     for fields in request["outputs"]:
         output = Output(**{**fields, "account": Account.load(fields["account"])})
         manifest = Path(request["manifests"], f"{output.name}.node-{request['node']}.json")
-        uploaders.append(Uploader(output, manifest))
+        uploaders.append(Uploader(output, manifest, record=Path(request["manifests"]).parents[1]))
     return uploaders
 
 

@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from allranks import folder_trees
 from allranks.agent.environments.uv import Say, Wait
 from allranks.core.amounts import counted, size_text
+from allranks.core.text import printable
 from allranks.errors import OUT_OF_MEMORY, AllranksError, from_body
 
 # Seconds until the first progress note, and the longest interval between two.
@@ -32,7 +34,7 @@ class Mover:
         wait: Wait,
     ) -> None:
         self._wait, self._log = wait, log
-        with log.open("ab") as errors:
+        with folder_trees.open_file(log, "ab") as errors:
             self._child = subprocess.Popen(
                 argv,
                 env=env,
@@ -80,7 +82,8 @@ class Mover:
                     raise from_body(message)
                 yield message
         code = self._child.wait()
-        log = self._log.read_text(errors="replace").strip().splitlines() if code else []
+        text = folder_trees.read_file(self._log).decode(errors="replace") if code else ""
+        log = text.strip().splitlines()
         reason = log[-1] if log else f"exit code {code}"
         if code < 0:
             reason = f"killed by {signal.Signals(-code).name}"
@@ -158,4 +161,7 @@ def stream_read_text(message: Mapping[str, Any]) -> str:
 
 
 def uploaded_text(message: Mapping[str, Any]) -> str:
-    return f"{message['brought']}: {_amount(message)}, uploaded to {message['uri']}"
+    text = f"{message['brought']}: {_amount(message)}, uploaded to {message['uri']}"
+    if left_out := ", ".join(map(printable, message["left_out"])):
+        text += f"; left out, because they lead out of the job's folders: {left_out}"
+    return text

@@ -28,6 +28,7 @@ from allranks.agent.data.mover_process import (
 from allranks.agent.environments.uv import Say, Wait
 from allranks.core.data import addresses
 from allranks.core.data.addresses import CERTIFICATES, IDENTITY, Account
+from allranks.core.environments import container
 from allranks.core.plan import InputTask, OutputTask, Recipe, Task
 from allranks.errors import AllranksError
 
@@ -76,7 +77,7 @@ class Transfers:
             return
         # A full disk may have truncated the file.
         with contextlib.suppress(OSError, ValueError):
-            for stream in json.loads(self._stream_statistics.read_text() or "[]"):
+            for stream in json.loads(folder_trees.read_file(self._stream_statistics) or "[]"):
                 tell(stream_read_text(stream), {"data": stream})
 
     # ------------------------------------------------------------ inputs
@@ -231,13 +232,22 @@ class Transfers:
 
     def keep(self, tell: Tell) -> str:
         """Move outputs that were not uploaded to the job's record. Returns the folder."""
-        target = Path(self._task.record, "unbrought", f"node-{self._node}")
+        record, path = self._task.record, f"unbrought/node-{self._node}"
+        target = Path(record, path)
         for name in self._output_paths:
             folder = self._folder / "outputs" / name
-            if any(folder.iterdir()):
-                target.mkdir(parents=True, exist_ok=True)
-                folder_trees.remove(target / name, ignore_errors=True)  # left by an earlier attempt
-                shutil.move(folder, target / name)
+            if folder.is_dir() and any(folder.iterdir()):
+                folder_trees.make(record)
+                above, _ = folder_trees.open_parent(record, f"{path}/{name}", make=True)
+                try:
+                    into = f"/proc/self/fd/{above}/{name}"
+                    # Left by an earlier attempt, or a link of the job.
+                    folder_trees.remove(into, ignore_errors=True)
+                    with contextlib.suppress(OSError):
+                        os.unlink(into)
+                    shutil.move(folder, into)
+                finally:
+                    os.close(above)
                 tell(f"{name}: files that may not have been uploaded are at {target / name}", {})
         return str(target)
 
@@ -258,6 +268,7 @@ class Transfers:
                 "folder": str(self._folder / "outputs" / output.name),
                 "only": self._output_paths[output.name].name if output.is_file else "",
                 "live": output.mode == "rw_mount",
+                "roots": container.visible(self._task, str(self._folder)),
             }
             for output in outputs
         ]

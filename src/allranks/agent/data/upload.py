@@ -35,7 +35,7 @@ _ATTEMPTS, _MAX_DELAY = 9, 20.0
 
 class Output(NamedTuple):
     """An output of this node: ``folder`` is uploaded below ``uri``, or its file ``only`` to ``uri``
-    itself. ``live``: also while the job runs."""
+    itself. ``live``: also while the job runs. ``roots``: links may lead to files below them."""
 
     name: str
     uri: str
@@ -44,6 +44,7 @@ class Output(NamedTuple):
     folder: str
     only: str
     live: bool
+    roots: Sequence[str] = ("/",)
 
 
 class Uploaded(NamedTuple):
@@ -60,14 +61,16 @@ class WrittenMeanwhile(Exception):
 
 
 class Uploader:
-    """Uploads one output, and records its files in ``manifest``."""
+    """Uploads one output, and records its files in ``manifest`` in the job's ``record``."""
 
-    def __init__(self, output: Output, manifest: Path) -> None:
-        self.output, self._manifest = output, manifest
+    def __init__(self, output: Output, manifest: Path, record: Path) -> None:
+        self.output, self._manifest, self._record = output, manifest, record
+        # Links that lead out of the folders of the job.
+        self.left_out: set[str] = set()
         place = addresses.address(output.uri)
         self._address = Address(output.account.store, place.key)
         self._opened = object_stores.open_store(output.account, place)
-        self._uploaded: dict[str, Uploaded] = _read_manifest(manifest)
+        self._uploaded: dict[str, Uploaded] = _read_manifest(manifest, record)
         self._last_scan: dict[str, Fingerprint] = {}
 
     @property
@@ -133,6 +136,9 @@ class Uploader:
                 path = os.path.join(folder, file)
                 name = os.path.relpath(path, self.output.folder)
                 if self.output.only not in ("", name):
+                    continue
+                if os.path.islink(path) and not folder_trees.resolved(path, self.output.roots):
+                    self.left_out.add(name)
                     continue
                 with contextlib.suppress(FileNotFoundError):
                     if os.path.isfile(path):
@@ -201,9 +207,9 @@ class Uploader:
         )
 
     async def _upload_once(self, name: str) -> Uploaded:
-        path = os.path.join(self.output.folder, name)
+        path = Path(self.output.folder, name)
         key = self._key(name)
-        with open(path, "rb") as file:
+        with folder_trees.open_linked(path, self.output.roots) as file:
             before = fingerprint(os.fstat(file.fileno()))
             if is_open_for_writing(file.fileno()):
                 raise WrittenMeanwhile
@@ -239,10 +245,8 @@ class Uploader:
             for name, uploaded in sorted(self._uploaded.items())
         ]
         manifest = {"output": self.output.name, "uri": self.output.uri, "files": files}
-        self._manifest.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self._manifest.with_suffix(".new")
-        temporary.write_text(json.dumps(manifest, indent=1))
-        temporary.replace(self._manifest)
+        with folder_trees.replace_file(self._manifest, self._record) as file:
+            file.write(json.dumps(manifest, indent=1).encode())
 
 
 class Writer:
@@ -260,18 +264,19 @@ class Writer:
             await self._writer.close()
 
 
-def _read_manifest(manifest: Path) -> dict[str, Uploaded]:
-    """What an earlier mover of this attempt uploaded."""
+def _read_manifest(manifest: Path, record: Path) -> dict[str, Uploaded]:
+    """What an earlier mover of this attempt uploaded. The job can write there, too."""
     try:
-        files = json.loads(manifest.read_text())["files"]
-    except (OSError, ValueError, KeyError):
+        with folder_trees.open_file(manifest, below=record) as file:
+            files = json.load(file)["files"]
+        return {
+            row["path"]: Uploaded(
+                Fingerprint(*row["look"]), int(row["crc32"], 16), row["etag"], row["at"]
+            )
+            for row in files
+        }
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
-    return {
-        row["path"]: Uploaded(
-            Fingerprint(*row["look"]), int(row["crc32"], 16), row["etag"], row["at"]
-        )
-        for row in files
-    }
 
 
 def _raise(error: OSError) -> None:

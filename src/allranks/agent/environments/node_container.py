@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from allranks import folder_trees
 from allranks.agent.environments import images
 from allranks.agent.environments.uv import Wait
 from allranks.agent.processes.keeper import has_watchers
@@ -107,7 +108,7 @@ class NodeContainer:
         self.start(log, ["/bin/bash", "-c", line], self._folder, env)
         while not self.ended() and not self.over:
             wait(self.fd)
-        return log.read_text(errors="replace") if log.exists() else ""
+        return folder_trees.read_file(log).decode(errors="replace") if log.exists() else ""
 
     def start(self, log: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> int:
         """Start a process with ``env`` added to the image's variables. Returns its number."""
@@ -239,7 +240,8 @@ class Contained(Running):
         if fds:
             super().start(process, argv, cwd, env, fds)
         else:
-            process.log.touch(0o600)
+            with folder_trees.open_file(process.log, "ab") as log:
+                os.fchmod(log.fileno(), 0o600)
             self._inside[self._container.start(process.log, argv, cwd, env)] = process
 
     @property
@@ -297,10 +299,7 @@ def open_container(
     own.mkdir()
     log = Path(task.record, "build-logs", f"{name}.log")
     container = images.ensure(container, own, log, wait, say)
-    mounted = [*mounts(task, str(folder), str(_OURS)), Mount(str(folder.parent / "state"), True)]
-    if not task.in_place:
-        mounted.append(Mount(str(folder.parent / "working"), True))
-    mounted += more(container)
+    mounted = [*mounts(task, str(folder), str(_OURS)), *more(container)]
     cleanup = _start_cleanup(container)
     return start_container(
         container, name, own, mounted, wait, cleanup, gpus=task.gpus > 0, host=host
@@ -396,8 +395,10 @@ def _script(redirect: str, argv: Sequence[str], cwd: Path, env: Mapping[str, str
 
 
 def _write_private(path: Path, text: str) -> None:
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text)
+    """Write a file in a folder that the container can write to, too."""
+    with folder_trees.open_file(path, "wb", path.parents[1]) as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(os.fsencode(text))
 
 
 def _not_started(engine: str, lines: Sequence[str]) -> AllranksError:

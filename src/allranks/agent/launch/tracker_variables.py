@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from allranks import folder_trees
+from allranks.core.environments import container
 from allranks.core.plan import Task
 
 # With one of these the user has decided where W&B logs to.
@@ -32,15 +34,17 @@ def variables(env: Mapping[str, str], work: Path) -> dict[str, str]:
     return {name: value for name, value in added.items() if name not in env}
 
 
-def folders(task: Task, paths: Mapping[str, str]) -> list[Path]:
+def folders(task: Task, paths: Mapping[str, str], attempt: Path) -> list[Path]:
     """The folders besides the working folder in which ranks write; ``paths`` are those of outputs
-    and state, as in `Work`."""
+    and state, as in `Work`. In a container other folders of the node are not theirs."""
     named = {**task.base, **task.variables}
     own = [named[name] for name in _FOLDERS if named.get(name, "").startswith("/")]
     shared = [f"{task.record}/artifacts/{name}" for name in _COLLECTED]
     outputs = [path for key, path in paths.items() if key.startswith("outputs.")]
     states = [paths[key] for key in ("state_dir", "instance_state_dir") if paths.get(key)]
-    return [Path(path) for path in (*own, *shared, *outputs, *states) if path.startswith("/")]
+    paths_of_node = (path for path in (*own, *shared, *outputs, *states) if path.startswith("/"))
+    roots = container.visible(task, str(attempt))
+    return [real for path in paths_of_node if (real := folder_trees.resolved(path, roots))]
 
 
 def _is_logged_in(env: Mapping[str, str], work: Path) -> bool:

@@ -425,7 +425,7 @@ class Agent:
             self._where.end,
         )
         self._entrance.started, self._entrance.held = attempt.started, folder / FOLDER
-        others = tracker_variables.folders(self._task, work.paths)
+        others = tracker_variables.folders(self._task, work.paths, folder)
         reports = AttemptReports(
             self._task, self._attempt, folder, work.folder, self._link, others, self._clocks.pace
         )

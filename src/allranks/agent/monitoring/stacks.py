@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import threading
 import time
@@ -132,8 +134,22 @@ def _file(pid: int) -> int | None:
     for number in os.listdir(folder):
         with contextlib.suppress(OSError):
             if _MARK in os.readlink(f"{folder}/{number}"):
-                return os.open(f"{folder}/{number}", os.O_RDWR | os.O_CLOEXEC)
+                return _open_nameless(f"{folder}/{number}")
     return None
+
+
+def _open_nameless(path: str) -> int:
+    """Open a regular file that has no name: a process may give the mark to a device or to a file
+    that it cannot write to. Raises OSError."""
+    # Not opened before it was looked at, and the process may change its number in between.
+    pinned = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        about = os.fstat(pinned)
+        if not stat.S_ISREG(about.st_mode) or about.st_nlink:
+            raise OSError(errno.EINVAL, "not a file without a name", path)
+        return os.open(f"/proc/self/fd/{pinned}", os.O_RDWR | os.O_CLOEXEC)
+    finally:
+        os.close(pinned)
 
 
 class _Request:

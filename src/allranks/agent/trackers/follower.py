@@ -222,15 +222,9 @@ class TrackerFiles:
             stem, suffix = os.path.splitext(path)
             kept = f"{IMAGES}/{stem}_{number}{suffix}" if number else f"{IMAGES}/{path}"
             # The job can write there, too: no link of its own may lead out.
-            record, part = Path(self._task.record), f".{os.getpid()}.part"
-            record.mkdir(parents=True, exist_ok=True)
-            above, name = folder_trees.open_parent(record, kept, make=True)
-            try:
-                with folder_trees.open_file((record / kept).with_name(part), "wb", record) as copy:
-                    shutil.copyfileobj(source, copy)
-                os.replace(part, name, src_dir_fd=above, dst_dir_fd=above)
-            finally:
-                os.close(above)
+            record = Path(self._task.record)
+            with folder_trees.replace_file(record / kept, record) as copy:
+                shutil.copyfileobj(source, copy)
 
 
 def _opened(source: Path | bytes | None, root: Path) -> BinaryIO:

@@ -45,11 +45,11 @@ class Mount(NamedTuple):
 def mounts(task: Task, folder: str, ours: str) -> list[Mount]:
     """``folder`` is the attempt's on this node, where what is downloaded lies, too; ``ours`` holds
     the programs of allranks."""
-    needed = [Mount(ours), Mount(folder, True), Mount(task.record, True)]
+    node = posixpath.dirname(folder)
+    needed = [Mount(ours), Mount(folder, True), Mount(f"{node}/state", True)]
+    needed += [Mount(task.record, True), Mount(task.in_place or f"{node}/working", True)]
     if task.recipe is not None:
         needed.append(Mount(task.environments))
-    if task.in_place:
-        needed.append(Mount(task.in_place, True))
     mounted = [item for item in task.inputs if item.mode not in ("download", "stream")]
     needed += [Mount(each.source) for each in mounted if each.source and not each.cached]
     if any(each.cached for each in mounted):
@@ -62,6 +62,15 @@ def mounts(task: Task, folder: str, ours: str) -> list[Mount]:
     for path, writable in needed:
         rights[path] = rights.get(path, False) or writable
     return [Mount(path, writable) for path, writable in sorted(rights.items())]
+
+
+def visible(task: Task, folder: str) -> list[str]:
+    """The folders of the node that ranks see; see ``mounts``. None of them is in another, where
+    ranks could put a link in its place."""
+    if task.container is None:
+        return ["/"]
+    paths = [path for path, _ in mounts(task, folder, folder)]
+    return [path for path in paths if not any(path.startswith(f"{each}/") for each in paths)]
 
 
 # What asks for another network than the node's.
