@@ -149,6 +149,15 @@ def test_what_is_no_plain_file_is_refused_by_name(source, make, said):
     assert caught.value.hint
 
 
+@pytest.mark.parametrize("swapped", ["variables", "saved_model.pb"])
+def test_a_link_that_comes_before_a_file_is_copied(source, swapped, tmp_path):
+    files = model_files(source, source)
+    (source / swapped).rename(tmp_path / "away")
+    (source / swapped).symlink_to(tmp_path / "away")
+    with pytest.raises(OSError), Trees(tmp_path / "trees").copy(files):
+        pass
+
+
 def test_folders_that_lead_elsewhere_or_hold_nothing_are_refused(source, tmp_path):
     (source / "up").symlink_to(tmp_path)
     with pytest.raises(UsageError, match="'up' is a link that leads outside"):

@@ -70,7 +70,7 @@ def visible(task: Task, folder: str) -> list[str]:
     if task.container is None:
         return ["/"]
     paths = [path for path, _ in mounts(task, folder, folder)]
-    return [path for path in paths if not any(path.startswith(f"{each}/") for each in paths)]
+    return [path for path in paths if not any(path.startswith(f"{outer}/") for outer in paths)]
 
 
 # What asks for another network than the node's.

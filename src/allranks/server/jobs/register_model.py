@@ -116,7 +116,7 @@ class Models(NamedTuple):
         missing = [each.sha256 for each in sent if not self.blobs.has(each.sha256)]
         if missing:
             raise MissingCode("the files have not been uploaded yet", hint="upload them first")
-        return {each.path: self.blobs.path(each.sha256) for each in sent}
+        return {each.path: self.blobs.path(each.sha256).resolve() for each in sent}
 
     def _verify(self, sent: Sequence[Entry], stored: Sequence[Entry]) -> None:
         """Raise MissingCode for blobs that were damaged after their upload."""

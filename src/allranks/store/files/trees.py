@@ -12,7 +12,6 @@ import json
 import os
 import secrets
 import shutil
-import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -78,7 +77,8 @@ class Trees:
     @contextlib.contextmanager
     def copy(self, sources: Mapping[str, Path]) -> Iterator[NewTree]:
         """Copy files, given by their path in the tree, to a new tree, which is deleted at the end
-        of the block unless kept. Raises Conflict for a file that changes meanwhile, and OSError."""
+        of the block unless kept. Follows no links. Raises Conflict for a file that changes
+        meanwhile, and OSError."""
         self.folder.mkdir(exist_ok=True, mode=0o700)
         folder = self.folder / f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
         folder.mkdir()
@@ -172,11 +172,9 @@ def _within(path: Path, root: Path) -> bool:
 
 def _copy_file(source: Path, destination: Path, name: str) -> Entry:
     destination.parent.mkdir(parents=True, exist_ok=True)
-    # O_NONBLOCK: do not wait on a pipe.
-    with open(os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+    # A job may meanwhile have put a link, also to a folder, in its place.
+    with folder_trees.open_file(source, below="/") as file:
         before = os.fstat(file.fileno())
-        if not stat.S_ISREG(before.st_mode):
-            raise _unsupported(source, "is not a regular file")
         with destination.open("x+b") as copy:
             copy_contents(file, copy, before.st_size)
             copy.seek(0)
