@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from allranks.http_client import Client
 
 
+# Bytes of a program's output that `execute` keeps.
+_MOST = 256 << 20
 # Seconds until a job whose node has closed a channel may have ended.
 _END = 3
 
@@ -160,12 +162,17 @@ def execute(
     rank: int | None = None,
     node: int | None = None,
 ) -> Completed:
-    """Run a program in a job and wait for its end. Raises AllranksError."""
+    """Run a program in a job and wait for its end. Raises AllranksError, also for more than 256 MiB
+    of output."""
     written: dict[Frame, bytearray] = {Frame.OUT: bytearray(), Frame.ERR: bytearray()}
 
     def write(kind: Frame, data: bytes) -> None:
         if kind in written:
             written[kind] += data
+        if sum(map(len, written.values())) > _MOST:
+            message = f"the program in {name} writes more than {_MOST >> 20} MiB of output"
+            hint = "let it write to a file, and copy that: allranks job cp"
+            raise AllranksError(message, hint=hint)
 
     stdin = os.memfd_create("input")
     try:
