@@ -53,9 +53,14 @@ def listing(request):  # type: (Dict[str, Any]) -> Dict[str, Any]
 
 
 def unpack():  # type: () -> None
-    """Each file replaces the one that is there."""
+    """Each file replaces the one that is there; another node may have sent it."""
+    here = os.path.join(os.path.realpath("."), "")
     with tarfile.open(fileobj=sys.stdin.buffer, mode="r|") as archive:
         for member in archive:
+            above, name = os.path.split(member.name)
+            inside = os.path.join(os.path.realpath(above), "").startswith(here)
+            if not inside or name in ("", ".", "..") or not (member.isfile() or member.issym()):
+                raise SystemExit("%r is no file of the session" % member.name)
             if os.path.lexists(member.name):
                 os.unlink(member.name)
             archive.extract(member)
