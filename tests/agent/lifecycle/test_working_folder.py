@@ -106,6 +106,20 @@ def test_a_set_laid_over_the_code_is_what_it_was(root, tmp_path):
     assert os.readlink(goal / "away") == "/etc"
 
 
+def test_nothing_is_removed_through_links_of_the_code(root, tmp_path):
+    """The code of a restart may have a link where the ranks of the first job had a folder."""
+    source, goal, outside = tmp_path / "held", tmp_path / "goal", tmp_path / "outside"
+    for folder_ in (source / ABOUT).parent, source / FILES, goal, outside:
+        folder_.mkdir(parents=True)
+    (outside / "mine").touch()
+    (goal / "d").symlink_to(outside)
+    removed = ("d/mine", "../outside/mine", "x/../d/mine", "/x", "..")
+    (source / ABOUT).write_bytes(About(removed, "/old/work").dump())
+    lay_over(source, goal, tmp_path / "place")
+    assert (outside / "mine").exists()
+    assert (goal / "d").is_symlink()
+
+
 def test_an_agent_that_leaves_keeps_what_the_server_takes(tmp_path, monkeypatch):
     def removed_by_the_server(path: Path) -> None:
         raise FileNotFoundError(path)

@@ -283,8 +283,13 @@ def lay_over(source: Path, target: Path, place: Path) -> list[str]:
     is left out, because its path is too long. Raises OSError."""
     left_out: list[str] = []
     about = _about(source)
+    root = os.path.realpath(target)
     for path in about.removed:
-        _remove(target / path)
+        whole = os.path.normpath(os.path.join(root, path))
+        above = os.path.dirname(whole)
+        # Links of the code may lead anywhere.
+        if whole.startswith(f"{root}/") and os.path.realpath(above) == above:
+            _remove(Path(whole))
     for folder, folders, files in _walk(source / FILES):
         names = {*folders, *files}
         too_long = {n for n in names if folder_trees.is_too_long(str(target / folder / n))}
