@@ -1,16 +1,19 @@
-"""Unpacking the code on a node: by its own tar, and where it has none that would do."""
+"""Laying out the code on a node: whatever its submitter wrote into it stays below its folder."""
 
 import os
 import shutil
-from collections.abc import Callable
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from allranks.agent.lifecycle import prepare
+from allranks.core.job import code_packages
 from allranks.core.plan import Task
 from allranks.errors import AllranksError
 from allranks.snapshot.take import take_snapshot
+from tests.hostile.harness import Place
+from tests.hostile.names import chain
 
 HOSTILE = [
     "a\nb",
@@ -21,7 +24,6 @@ HOSTILE = [
     "d" * 120 + "/" + "f" * 120 + "/" + "x" * 120,
     b"\xff\xfe".decode(errors="surrogateescape"),
 ]
-WAYS: list[Callable[[Path, Path], None]] = [prepare.unpack, prepare.unpack_in_python]
 
 
 def packed(code: Path, goal: Path) -> Path:
@@ -46,11 +48,10 @@ def tar(tmp_path: Path) -> Path:
     return packed(code, tmp_path / "code.tar")
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_all_names_come_through(tar, tmp_path, way):
+def test_all_names_come_through(tar, tmp_path):
     work = tmp_path / "wo'rk $x"
     work.mkdir()
-    way(tar, work)
+    prepare.unpack(tar, work)
     found = {
         os.path.relpath(Path(at, name), work) for at, _, names in os.walk(work) for name in names
     }
@@ -61,26 +62,73 @@ def test_all_names_come_through(tar, tmp_path, way):
     assert os.readlink(work / "link") == "run.sh"
 
 
-def test_a_node_without_a_tar_that_would_do(tar, tmp_path, monkeypatch):
-    small = tmp_path / "bin"
-    small.mkdir()
-    monkeypatch.setenv("PATH", str(small))
-    for number, script in enumerate((None, "#!/bin/sh\necho BusyBox v1\n")):
-        if script is not None:
-            (small / "tar").write_text(script)
-            (small / "tar").chmod(0o755)
-        work = tmp_path / f"work{number}"
-        work.mkdir()
-        prepare.unpack(tar, work)
-        assert (work / "run.sh").exists()
+def test_modes_are_as_the_umask_says(tar, tmp_path):
+    before = os.umask(0o077)
+    try:
+        prepare.unpack(tar, tmp_path)
+        assert os.umask(0o077) == 0o077
+    finally:
+        os.umask(before)
+    assert (tmp_path / "run.sh").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "-rf").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_what_is_no_tar(tmp_path, way):
+def test_what_is_no_tar(tmp_path):
     (tmp_path / "code.tar").write_bytes(b"x" * 5000)
     (tmp_path / "work").mkdir()
-    with pytest.raises(AllranksError, match="cannot unpack the code"):
-        way(tmp_path / "code.tar", tmp_path / "work")
+    with pytest.raises(AllranksError, match="the job's code cannot be unpacked"):
+        prepare.unpack(tmp_path / "code.tar", tmp_path / "work")
+
+
+def test_no_code(tmp_path):
+    (tmp_path / "code.tar").touch()
+    prepare.unpack(tmp_path / "code.tar", tmp_path)
+
+
+@pytest.mark.parametrize("attack", ["chain", "through a link", "pipe"])
+def test_code_that_would_be_written_outside(tmp_path, attack):
+    place = Place(tmp_path)
+    link = tarfile.TarInfo("link")
+    link.type, link.linkname = tarfile.SYMTYPE, str(place.outside)
+    pipe = tarfile.TarInfo("pipe")
+    pipe.type = tarfile.FIFOTYPE
+    entries = {
+        "chain": chain("base", place),
+        "through a link": [link, tarfile.TarInfo("link/secret")],
+        "pipe": [pipe],
+    }[attack]
+    code = tmp_path / "code.tar"
+    code.write_bytes(b"".join(each.tobuf(tarfile.PAX_FORMAT) for each in entries))
+    before = place.surroundings()
+    with pytest.raises(AllranksError, match="in the job's code"):
+        prepare.unpack(code, place.goal)
+    assert place.surroundings() == before
+
+
+@pytest.mark.parametrize("which", [code_packages.LIST, code_packages.FOLDER])
+def test_a_list_of_packages_that_is_a_link(tmp_path, which):
+    place = Place(tmp_path)
+    mine = place.outside / "imports"
+    mine.write_bytes(b"/a\0b")
+    (place.goal / which).parent.mkdir(exist_ok=True)
+    (place.goal / which).symlink_to(mine if which == code_packages.LIST else place.outside)
+    assert prepare.set_packages_aside(place.goal, tmp_path / "place", tmp_path / "packages") is None
+    assert mine.read_bytes() == b"/a\0b"
+
+
+def test_code_in_outputs_is_not_moved_through_links_of_ranks(tmp_path):
+    place = Place(tmp_path)
+    before = place.surroundings()
+    artifacts, work = place.goal / "record" / "artifacts", place.goal / "work"
+    for folder in (artifacts / "outputs", work / "outputs" / "a" / "b"):
+        folder.mkdir(parents=True)
+    (artifacts / "outputs" / "a").symlink_to(place.outside)
+    (work / "outputs" / "a" / "b" / "rc").write_text("code")
+    (work / "outputs" / "plain").write_text("code")
+    task = Task("j", "e", "true", record=str(place.goal / "record"))
+    prepare.prepare(task, place.goal, prepare.LaidOut(work), 0.0, {})
+    assert place.surroundings() == before
+    assert (work / "outputs" / "plain").read_text() == "code"
 
 
 def test_code_in_logs_is_there_and_what_ranks_log_is_collected(tmp_path):

@@ -44,11 +44,3 @@ def without_zstd(archive: Path) -> AllranksError:
         where=str(archive),
         hint="install zstd on the nodes, or pack the archive as .tar or .tar.gz",
     )
-
-
-def broken(archive: Path, why: object) -> AllranksError:
-    return AllranksError(
-        f"{archive.name} cannot be unpacked: {why}",
-        where=str(archive),
-        hint="the archive is truncated or damaged: create it or copy it again",
-    )

@@ -1,63 +1,32 @@
-"""Read archives of any size entry by entry, forwards only.
-
-Damaged and hostile archives raise one kind of error, and the sizes they claim never cause large
-allocations.
-"""
+"""Read archives of any size and format entry by entry, forwards only; see ``tars``."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import stat
-import tarfile
 import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol, Self
+from typing import IO, TYPE_CHECKING, Any
 
 from allranks.agent.archives import formats
-from allranks.agent.archives.formats import broken, without_zstd
-from allranks.agent.archives.safe_extract import CHUNK, Entry, Kind
+from allranks.agent.archives.formats import without_zstd
 from allranks.errors import AllranksError
+from allranks.tars import CHUNK, Entry, Kind, Readable, broken, read_or_raise, stream_entries
 
 if TYPE_CHECKING:
     import zipfile
 
-# Bytes of a header at most: tarfile may hold several hundred consecutive headers in memory.
-_MAX_HEADER = 1 << 20
-# Bytes of all headers of an entry: tarfile's time for a map of holes grows with their square.
-_MAX_HEADERS = 2 << 20
-# No name or number has so many digits in a row. Python before 3.11.10 takes hours for a million of
-# them (CVE-2024-6232).
-_MANY_DIGITS = re.compile(rb"[0-9]{256}")
-# Bytes of padding after a tar's end.
-_MAX_PADDING = 64 << 20
 # Bytes of a link's target in a zip, where it is stored as content.
 _MAX_TARGET = 4096
-_TAR_KINDS: dict[bytes, Kind] = {
-    **dict.fromkeys(tarfile.REGULAR_TYPES, "file"),
-    tarfile.DIRTYPE: "folder",
-    tarfile.SYMTYPE: "link",
-    tarfile.LNKTYPE: "hard link",
-}
 _ZIP_KINDS: dict[int, Kind] = {
     stat.S_IFREG: "file",
     stat.S_IFDIR: "folder",
     stat.S_IFLNK: "link",
 }
-_VOLUME_LABEL = b"V"  # of GNU tar
-
-
-class Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
-
-
-def stream_entries(name: str, file: Readable) -> Iterator[Entry]:
-    """Like ``open_entries``, of a tar that arrives from elsewhere; errors call it ``name``."""
-    return _tar_entries(Path(name), _ForwardReader(Path(name), file, seeks=False))
 
 
 @contextlib.contextmanager
@@ -69,8 +38,8 @@ def open_entries(archive: Path) -> Iterator[Iterator[Entry]]:
         if kind == "zip":
             yield _zip_entries(archive, stack)
             return
-        source = _ForwardReader(archive, _decompressed(archive, kind, stack), seeks=kind == "tar")
-        yield _tar_entries(archive, source)
+        file = _decompressed(archive, kind, stack)
+        yield stream_entries(archive, file, seeks=kind == "tar")
 
 
 def size(archive: Path) -> int:
@@ -147,143 +116,6 @@ class _Zstd:
         return data
 
 
-class _ForwardReader:
-    """The file object for tarfile: refuses to seek back or to read much at once."""
-
-    def __init__(self, archive: Path, file: Any, seeks: bool) -> None:
-        self._archive, self._file, self.seeks, self._at = archive, file, seeks, 0
-        self.headers = 0  # bytes of the current entry's headers
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        """Bytes of a header."""
-        self.headers += size
-        if not 0 <= size <= _MAX_HEADER or self.headers > _MAX_HEADERS:
-            raise broken(self._archive, "a header is too large")
-        data = self.read_content(size)
-        if size > tarfile.BLOCKSIZE and _MANY_DIGITS.search(data):
-            raise broken(self._archive, "a header is invalid")
-        return data
-
-    def read_content(self, size: int) -> bytes:
-        """Up to ``size`` bytes; none at the end."""
-        data = _read_or_raise(self._archive, self._file, size)
-        self._at += len(data)
-        return data
-
-    def read_some(self, size: int) -> bytes:
-        """Between 1 and ``size`` bytes."""
-        data = self.read_content(size)
-        if not data:
-            raise broken(self._archive, "unexpected end of the archive")
-        return data
-
-    def seek(self, to: int) -> None:
-        if to < self._at:
-            raise broken(self._archive, "a header points backwards")
-        if self.seeks:
-            self._file.seek(to)
-            self._at = to
-        while self._at < to:
-            self.read_some(min(to - self._at, CHUNK))
-
-
-def _read_or_raise(archive: Path, file: Readable, size: int) -> bytes:
-    # Decompressors raise OSError with and without a number, EOFError, and errors of their own.
-    try:
-        return file.read(size)
-    except Exception as error:
-        why = error.strerror if isinstance(error, OSError) and error.errno else str(error)
-        raise broken(archive, why or type(error).__name__) from error
-
-
-def _tar_entries(archive: Path, source: _ForwardReader) -> Iterator[Entry]:
-    for header in _headers(archive, source):
-        if header.type == _VOLUME_LABEL:
-            continue
-        kind = "file" if header.issparse() else _TAR_KINDS.get(header.type, "other")
-        pieces: Any = header.sparse if header.issparse() else None
-        size = header.size if kind == "file" else 0
-        if size < 0 or any(at < 0 or n < 0 or at + n > size for at, n in pieces or ()):
-            raise broken(archive, "a header is invalid")
-        if size:
-            source.seek(header.offset_data)
-        yield Entry(
-            header.name,
-            kind,
-            size,
-            header.mode,
-            header.mtime,
-            source.read_some,
-            target=header.linkname,
-            pieces=pieces,
-        )
-
-
-class _Header(tarfile.TarInfo):
-    """Parses the headers of regular files three times as fast, without owners: with small files,
-    most of the time is spent here."""
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        checksum, *numbers = (
-            buf[at:end].strip(b" \0")
-            for at, end in ((148, 156), (100, 108), (124, 136), (136, 148))
-        )
-        if (
-            buf[156:157] != tarfile.REGTYPE
-            or len(buf) != tarfile.BLOCKSIZE
-            or not all(field.isdigit() for field in (checksum, *numbers))
-            # The checksum counts its own field as blanks.
-            or int(checksum, 8) != sum(buf) - sum(buf[148:156]) + 256
-        ):
-            return super().frombuf(buf, encoding, errors)
-        header = cls(buf[:100].partition(b"\0")[0].decode(encoding, errors))
-        header.mode, header.size, header.mtime = (int(field, 8) for field in numbers)
-        if prefix := buf[345:500].partition(b"\0")[0]:
-            header.name = f"{prefix.decode(encoding, errors)}/{header.name}"
-        return header
-
-
-def _headers(archive: Path, source: _ForwardReader) -> Iterator[tarfile.TarInfo]:
-    """Like ``iter(TarFile)``, but an invalid header is an error rather than the end, and headers
-    are not kept in memory."""
-    tar: Any = None
-    while True:
-        at = tar.offset if tar else 0
-        try:
-            if tar is None:
-                tar = tarfile.TarFile(
-                    fileobj=source,  # type: ignore[arg-type]
-                    tarinfo=_Header,
-                    encoding="utf-8",
-                    errors="surrogateescape",
-                )
-                header = tar.next()
-            else:
-                source.seek(tar.offset)
-                header = _Header.fromtarfile(tar)
-        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
-            header = None
-        except AllranksError:
-            raise
-        except Exception as error:  # the types differ between Python versions
-            raise broken(archive, str(error) or type(error).__name__) from error
-        if header is None:
-            break
-        if tar.offset <= at:
-            raise broken(archive, "a header points backwards")
-        source.headers = 0
-        yield header
-    # Read the padding to the end, because compressed files end in a checksum.
-    until = source.tell() + _MAX_PADDING
-    while not source.seeks and source.read_content(CHUNK):
-        if source.tell() > until:
-            raise broken(archive, "data after the end of the archive")
-
-
 def _zip(archive: Path, stack: contextlib.ExitStack) -> zipfile.ZipFile:
     import zipfile  # lazy: most shards are plain tars
 
@@ -314,17 +146,17 @@ def _zip_entries(archive: Path, stack: contextlib.ExitStack) -> Iterator[Entry]:
             continue
         with _member(archive, file, info) as content:
             if kind == "link":
-                target = os.fsdecode(_read_or_raise(archive, content, _MAX_TARGET))
+                target = os.fsdecode(read_or_raise(archive, content, _MAX_TARGET))
                 yield Entry(name, kind, 0, mode, None, _nothing, target=target)
                 continue
             read = partial(_read_member, archive, content)
             yield Entry(name, kind, info.file_size, mode or 0o666, _mtime(info.date_time), read)
             # Reading past the end makes zipfile check the CRC.
-            _read_or_raise(archive, content, 1)
+            read_or_raise(archive, content, 1)
 
 
 def _read_member(archive: Path, content: Readable, size: int) -> bytes:
-    data = _read_or_raise(archive, content, size)
+    data = read_or_raise(archive, content, size)
     if not data:
         raise broken(archive, "unexpected end of the archive")
     return data

@@ -12,14 +12,14 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeVar
+from typing import TypeVar
 
 from allranks.disk_space import is_hole
 from allranks.errors import AllranksError
+from allranks.tars import CHUNK, Entry
 
-CHUNK = 256 << 10
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 # Linux opens no longer paths; deeper trees are hard to delete.
@@ -28,26 +28,6 @@ _MAX_PATH, _MAX_DEPTH = 4000, 200
 _ATTEMPTS = 8
 
 T = TypeVar("T")
-Kind = Literal["file", "folder", "link", "hard link", "other"]
-
-
-class Entry(NamedTuple):
-    """An entry of an archive. ``target``: of links. ``pieces``: offset and size of each data region
-    of a sparse file. ``read(n)`` returns the next 1 to n bytes of content."""
-
-    name: str
-    kind: Kind
-    size: int
-    mode: int
-    mtime: float | None
-    read: Callable[[int], bytes]
-    target: str = ""
-    pieces: Sequence[tuple[int, int]] | None = None
-
-    @property
-    def stored(self) -> int:
-        """Bytes that are written to disk, without holes."""
-        return self.size if self.pieces is None else sum(size for _, size in self.pieces)
 
 
 class Extraction:
@@ -63,10 +43,10 @@ class Extraction:
         as_it_was: bool = False,
     ) -> None:
         """``wrote`` is called with the size of each chunk written, and may raise. ``as_it_was``:
-        links may lead anywhere (nothing is written through them), and modes ignore the umask."""
+        links may lead anywhere (nothing is written through them), and paths be of any depth."""
         self._archive, self._wrote, self._as_it_was = archive, wrote, as_it_was
         self._before = os.umask(0o077)
-        self._mask = 0 if as_it_was else self._before & 0o077
+        self._mask = self._before & 0o077
         os.umask(self._mask)
         self._root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         self._last: tuple[tuple[str, ...], int] = (), self._root

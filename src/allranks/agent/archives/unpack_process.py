@@ -15,11 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from allranks.agent.archives import formats, read
+from allranks.agent.archives import read
 from allranks.agent.archives.safe_extract import Extraction
 from allranks.agent.archives.size_limit import SizeLimit, disk_full
 from allranks.agent.processes.keeper import follow_to_death
 from allranks.errors import AllranksError
+from allranks.tars import broken
 
 
 def main(parent: int, sharing: int) -> None:
@@ -46,7 +47,7 @@ def main(parent: int, sharing: int) -> None:
         except AllranksError as error:
             _answer(error=error.body())
         except OSError as error:
-            _answer(error=formats.broken(archive, error.strerror or error).body())
+            _answer(error=broken(archive, error.strerror or error).body())
 
 
 def unpack(

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from allranks.agent.archives.read import stream_entries
-from allranks.agent.archives.safe_extract import CHUNK, Entry
 from allranks.agent.inside.allranks_dev_files import digest
 from allranks.cli.dev import notes
 from allranks.cli.dev.changes import Changes, changes, is_path_below
@@ -26,6 +24,7 @@ from allranks.errors import AllranksError, NotFound, UsageError
 from allranks.sdk.transfer.write_files import beside, destination, replace_by_link
 from allranks.snapshot import files
 from allranks.snapshot.ignore import NEVER, excluded_by_user
+from allranks.tars import CHUNK, Entry, stream_entries
 
 # Folders whose files never come, whatever a node says: git runs what is in its own.
 _STAY = frozenset(name.casefold() for name in (*NEVER, *SKIPPED))

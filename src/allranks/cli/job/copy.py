@@ -9,13 +9,13 @@ import threading
 from pathlib import Path
 from typing import IO
 
-from allranks.agent.archives.read import stream_entries
-from allranks.agent.archives.safe_extract import Entry, Extraction
+from allranks.agent.archives.safe_extract import Extraction
 from allranks.channel import Frame
 from allranks.cli.job_names import JobReference, full_name
 from allranks.cli.output import show
 from allranks.errors import AllranksError, NotFound, UsageError
 from allranks.sdk.jobs.channel import Channel, Follower, execute
+from allranks.tars import Entry, stream_entries
 
 # A link to a folder, as `outputs` is, is that folder; one to a file is that file.
 _PACK = """cd "$1" || exit

@@ -35,7 +35,7 @@ from allranks.core.data.working_set import (
 from allranks.core.job import code_packages
 from allranks.core.job.continuation import File
 from allranks.core.plan import Task
-from allranks.errors import Conflict, NotFound, UsageError
+from allranks.errors import AllranksError, Conflict, UsageError
 from allranks.server.assets.state_folders import entry_of, put_of, require_live
 from allranks.server.assets.taken_folders import take
 from allranks.settings import Home
@@ -218,7 +218,7 @@ class WorkingFolders:
     def _code(self, task: Task) -> Mapping[str, CodeFile]:
         try:
             files = code_files(self._blobs, task.code)
-        except NotFound:
+        except AllranksError:
             return {}  # all files count as the ranks' own
         # Agents move the packages that came along out of the working folder.
         packages = f"{code_packages.FOLDER}/"

@@ -3,8 +3,6 @@ or among given jobs."""
 
 from __future__ import annotations
 
-import hashlib
-import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,6 +18,7 @@ from allranks.masking import PASSED_ON, all_without_credentials, looks_secret, w
 from allranks.server.jobs import view
 from allranks.statuses import JobStatus
 from allranks.store.files.blobs import Blobs
+from allranks.store.files.code_listing import chunk_entries, content_text
 from allranks.store.jobs.annotations import Annotations
 from allranks.store.jobs.job_rows import JobRow
 from allranks.store.jobs.records import Records
@@ -206,19 +205,12 @@ def _files(
         if sum(each.stat().st_size for each in (*was, *now)) > _LARGE:
             return None, None
         return _hashes(was), _hashes(now)
-    except (AllranksError, OSError, tarfile.TarError):
+    except (AllranksError, OSError):
         return None, None
 
 
 def _hashes(chunks: list[Path]) -> dict[str, str]:
-    hashes: dict[str, str] = {}
-    for chunk in chunks:
-        with tarfile.open(chunk, "r:") as archive:
-            for member in archive:
-                file = archive.extractfile(member) if member.isfile() else None
-                content = file.read() if file is not None else member.linkname.encode()
-                hashes[member.name] = hashlib.sha256(content).hexdigest()
-    return hashes
+    return {entry.name: content_text(entry) for chunk in chunks for entry in chunk_entries(chunk)}
 
 
 def as_json(earlier: Earlier) -> EarlierJobs:

@@ -12,17 +12,17 @@ import json
 import os
 import tarfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from allranks.agent.archives.read import stream_entries
-from allranks.agent.archives.safe_extract import Entry, Extraction
+from allranks.agent.archives.safe_extract import Extraction
 from allranks.core.transfer_progress import OnProgress, Progress
 from allranks.errors import AllranksError, UsageError
+from allranks.tars import Entry, stream_entries
 
-_MANIFEST, _FORMAT, _PIECE = "manifest.json", 1, 1 << 20
+_MANIFEST, _FORMAT = "manifest.json", 1
 
 
 class _Piece:
@@ -103,6 +103,7 @@ def unpack(path: Path, target: Path | None, report: OnProgress) -> dict[str, Any
         entries = stream_entries(path.name, stack.enter_context(path.open("rb")))
         extraction = None
         if target is not None:
+            stack.callback(os.umask, os.umask(0))
             extraction = Extraction(path, target, as_it_was=True)
             stack.callback(extraction.close)
         try:
@@ -132,7 +133,7 @@ def _unpack(
     for entry in entries:
         if entry.name == _MANIFEST:
             try:
-                return contents, json.loads(b"".join(_pieces(entry)))
+                return contents, json.loads(b"".join(entry.content()))
             except (ValueError, RecursionError):
                 return contents, {}
         report(Progress("reading the backup", done, total))
@@ -142,7 +143,7 @@ def _unpack(
         if extraction is not None:
             extraction.put(hashed)
         else:
-            deque(_pieces(hashed), maxlen=0)
+            deque(hashed.content(), maxlen=0)
         if entry.kind == "file":
             contents[entry.name] = [entry.size, digest.hexdigest()]
     return contents, None
@@ -152,14 +153,6 @@ def _read(entry: Entry, digest: Any, size: int) -> bytes:
     data = entry.read(size)
     digest.update(data)
     return data
-
-
-def _pieces(entry: Entry) -> Iterator[bytes]:
-    left = entry.size
-    while left:
-        piece = entry.read(min(left, _PIECE))
-        left -= len(piece)
-        yield piece
 
 
 def _bad(path: Path, message: str) -> UsageError:

@@ -17,6 +17,8 @@ from allranks import folder_trees
 from allranks.errors import NotFound, UsageError
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+# Bytes of a snapshot's manifest.
+_MOST = 16 << 20
 
 
 class Blobs:
@@ -58,8 +60,7 @@ class Blobs:
     def parts(self, digest: str) -> list[Path]:
         """The paths of a snapshot's chunks in order, given its manifest's digest. Raises
         NotFound."""
-        digests = json.loads(self.open(digest).read_bytes())["chunks"]
-        return [self.open(chunk) for chunk in digests]
+        return [self.open(chunk) for chunk in _chunks(self.open(digest))]
 
     def is_complete(self, digest: str) -> bool:
         """Whether a snapshot's manifest and all its chunks exist."""
@@ -72,7 +73,7 @@ class Blobs:
     def chunk_digests(self, digest: str) -> list[str]:
         """The digests of a snapshot's chunks; none if its manifest is missing or invalid."""
         try:
-            return list(json.loads(self.path(digest).read_bytes())["chunks"])
+            return _chunks(self.path(digest))
         except (FileNotFoundError, UsageError, ValueError, KeyError, TypeError, RecursionError):
             return []
 
@@ -110,3 +111,13 @@ class Blobs:
         path = self.path(digest)
         for each in (path, *path.parent.glob(f"{digest}.*")):
             each.unlink(missing_ok=True)
+
+
+def _chunks(manifest: Path) -> list[str]:
+    with manifest.open("rb") as file:
+        text = file.read(_MOST + 1)
+    chunks: list[str] = json.loads(text)["chunks"]
+    # Each has other files, so none is there twice.
+    if len(text) > _MOST or len({*chunks}) < len(chunks):
+        raise ValueError("not a snapshot's manifest")
+    return [*chunks]

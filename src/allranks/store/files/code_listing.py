@@ -1,4 +1,4 @@
-"""The files of a snapshot, read from the headers of its chunks."""
+"""The files of a snapshot, read from its chunks: whoever submits a job may have written them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import os
 import stat
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from allranks.errors import UsageError
 from allranks.store.files.blobs import Blobs
-
-if TYPE_CHECKING:
-    import tarfile
+from allranks.tars import Entry, stream_entries
 
 
 class CodeFile(NamedTuple):
@@ -30,35 +29,48 @@ class CodeFile(NamedTuple):
         return same and stat.S_ISREG(status.st_mode)
 
 
+def code_entries(blobs: Blobs, digest: str | None) -> Iterator[Entry]:
+    """The entries of a snapshot; read each before the next. None without a snapshot. Raises
+    NotFound, and AllranksError for chunks that no agent would unpack."""
+    for chunk in blobs.parts(digest) if digest is not None else ():
+        yield from chunk_entries(chunk)
+
+
+def chunk_entries(chunk: Path) -> Iterator[Entry]:
+    """As ``code_entries``, of one chunk."""
+    with chunk.open("rb") as file:
+        for entry in stream_entries("the job's code", file, seeks=True, has_end=False):
+            if entry.name.startswith("/") or ".." in entry.name.split("/"):
+                message = f"{entry.name[:255]!r} in the job's code would lie outside of it"
+                raise UsageError(message, hint="submit the job again")
+            yield entry
+
+
+def content_text(entry: Entry) -> str:
+    """The hash of a file, or where a link leads."""
+    if entry.kind != "file":
+        return f"-> {entry.target}"
+    content = hashlib.sha256()
+    for piece in entry.content():
+        content.update(piece)
+    return content.hexdigest()
+
+
 def code_files(blobs: Blobs, digest: str | None) -> dict[str, CodeFile]:
-    """The files of a snapshot by their paths; none without a snapshot. Raises NotFound."""
-    if digest is None:
-        return {}
-    files = {}
-    for part in blobs.parts(digest):
-        with part.open("rb") as file:
-            for header in _headers(file):
-                files[header.name] = CodeFile(header.size, int(header.mtime), header.linkname)
-    return files
+    """The files of a snapshot by their paths; none without a snapshot. Raises as
+    ``code_entries``."""
+    return {
+        entry.name: CodeFile(entry.size, int(entry.mtime or 0), entry.target)
+        for entry in code_entries(blobs, digest)
+    }
 
 
 def contents(blobs: Blobs, digest: str | None, paths: Collection[str]) -> dict[str, str]:
-    """A text for the content of each of these ``paths`` that a snapshot has. Raises NotFound."""
-    texts: dict[str, str] = {}
-    for part in blobs.parts(digest) if digest is not None and paths else ():
-        with part.open("rb") as file:
-            for header in _headers(file):
-                if header.name in paths:
-                    file.seek(header.offset_data)
-                    data = file.read(header.size) if header.isreg() else b""
-                    text = hashlib.sha256(data).hexdigest()
-                    texts[header.name] = f"{header.mode} {header.linkname} {text}"
-    return texts
-
-
-def _headers(file: IO[bytes]) -> Iterator[tarfile.TarInfo]:
-    """The headers of a snapshot's chunk, which has no end mark."""
-    import tarfile  # lazy: few requests read into code
-
-    with tarfile.open(fileobj=file, mode="r:", ignore_zeros=True) as archive:
-        yield from archive
+    """A text for the content of each of these ``paths`` that a snapshot has. Raises as
+    ``code_entries``."""
+    entries = code_entries(blobs, digest if paths else None)
+    return {
+        entry.name: f"{entry.mode} {content_text(entry)}"
+        for entry in entries
+        if entry.name in paths
+    }

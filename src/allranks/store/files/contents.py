@@ -9,10 +9,10 @@ import threading
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import IO
 
 from allranks import folder_trees
 from allranks.store.files.blobs import Blobs
+from allranks.store.files.code_listing import code_entries, content_text
 
 # Data up to this many bytes is read and compared by content, larger data by its files' metadata.
 _READ = 256 << 20
@@ -103,20 +103,7 @@ def _entries(path: Path) -> Iterator[tuple[str, str, os.stat_result]]:
 @lru_cache(maxsize=1024)
 def _of_snapshot(blobs: Blobs, digest: str) -> str:
     whole = hashlib.sha256()
-    for part in blobs.parts(digest):
-        with part.open("rb") as file:
-            for name, mode, content in _members(file):
-                whole.update(f"{name}\0{mode}\0{content}\0".encode(errors="surrogateescape"))
+    for entry in code_entries(blobs, digest):
+        text = f"{entry.name}\0{entry.mode}\0{content_text(entry)}\0"
+        whole.update(text.encode(errors="surrogateescape"))
     return whole.hexdigest()
-
-
-def _members(file: IO[bytes]) -> Iterator[tuple[str, int, str]]:
-    """The files of a snapshot's chunk, which has no end mark."""
-    import tarfile  # lazy: few requests read into code
-
-    with tarfile.open(fileobj=file, mode="r:", ignore_zeros=True) as archive:
-        for member in archive:
-            content = f"-> {member.linkname}"
-            if member.isreg() and (data := archive.extractfile(member)) is not None:
-                content = hashlib.file_digest(data, "sha256").hexdigest()  # type: ignore[arg-type]
-            yield member.name, member.mode, content

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tarfile
-from collections.abc import Iterator
+import os
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,7 +10,8 @@ from starlette.responses import Response
 from allranks.api.jobs import CodeFile
 from allranks.errors import NotFound
 from allranks.server.api.routes.job_files import path_of
-from allranks.server.dependencies import Services, ServicesDep
+from allranks.server.dependencies import ServicesDep
+from allranks.store.files.code_listing import code_entries
 
 # The most bytes of a file that are sent.
 _MOST = 16 << 20
@@ -22,28 +22,22 @@ def files(name: str, services: ServicesDep) -> list[CodeFile]:
     without code. Raises NotFound if the code was deleted."""
     return [
         {
-            "path": member.name,
-            "size": member.size,
-            "link": member.linkname if member.issym() else None,
+            "path": os.fsencode(entry.name).decode(errors="replace"),
+            "size": entry.size,
+            "link": os.fsencode(entry.target).decode(errors="replace") or None,
         }
-        for member, _ in _members(name, services)
-        if member.isfile() or member.issym()
+        for entry in code_entries(services.blobs, services.records.get(name).plan.task.code)
+        if entry.kind in ("file", "link")
     ]
 
 
 def file(request: Request, name: str, services: ServicesDep) -> Response:
     """One file, at most its first 16 MiB."""
     path = path_of(request)
-    for member, archive in _members(name, services):
-        if member.name == path and (content := archive.extractfile(member)) is not None:
-            return Response(content.read(_MOST), media_type="application/octet-stream")
+    for entry in code_entries(services.blobs, services.records.get(name).plan.task.code):
+        if entry.name == path and entry.kind == "file":
+            most = min(entry.stored, _MOST)
+            content = entry.read(most) if most else b""
+            return Response(content, media_type="application/octet-stream")
     hint = f"GET /api/v1/jobs/{name}/code lists its files"
     raise NotFound(f"the code of {name} has no file {path[:255]!r}", hint=hint)
-
-
-def _members(name: str, services: Services) -> Iterator[tuple[tarfile.TarInfo, tarfile.TarFile]]:
-    code = services.records.get(name).plan.task.code
-    for chunk in services.blobs.parts(code) if code else ():
-        with tarfile.open(chunk, "r:") as archive:
-            for member in archive:
-                yield member, archive
