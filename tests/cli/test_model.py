@@ -240,6 +240,19 @@ def test_labels_and_deletion(shared, code, job):
     assert "hint: did you mean `named`?" in done.stderr
 
 
+@pytest.mark.parametrize("path", ["outputs/token", "outputs"])
+def test_a_job_that_replaces_its_folder_by_a_link(shared, shared_home, job, path, tmp_path):
+    """In a container it sees the record, but not what the link leads to here."""
+    record = shared_home / "jobs" / job
+    (tmp_path / "outputs").mkdir()
+    (tmp_path / "outputs/token").write_text("secret")
+    (record / "artifacts").rename(tmp_path / "away")
+    (record / "artifacts").symlink_to(tmp_path)
+    done = shared("model", "register", "linked", "--job", job, "--path", path)
+    assert done.returncode == 2, done.stdout
+    assert "'artifacts' is a link that leads outside" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "said", "hint"),
     [

@@ -7,6 +7,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from allranks import folder_trees
 from allranks.core.data import model_flavor
 from allranks.core.plan import OutputTask, Task
 from allranks.errors import Conflict, MissingCode, SpecError, UsageError
@@ -108,6 +109,9 @@ class Models(NamedTuple):
             raise _elsewhere(left.output)
         if not left.path.exists():
             raise SpecError(job_files.left_nothing(self.home, row, of)._replace(where="path"))
+        record = self.home.jobs / row.name
+        if left.root.is_relative_to(record) and not folder_trees.resolved(left.root, [str(record)]):
+            raise trees.unsupported(left.root, "is a link that leads outside")  # the job made it
         # Normalized, so that the same files are the same version.
         where = {"job": row.name, "path": address_of(of if left.output else of._replace(output=""))}
         return trees.model_files(left.path, left.root), {**where, "lineage": lineage(row)}

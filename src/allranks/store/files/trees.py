@@ -143,10 +143,10 @@ def model_files(path: Path, root: Path) -> dict[str, Path]:
         beside = [path.name, *belongs_to(path.name, os.listdir(path.parent))]
         return {name: _plain(path.with_name(name), root) for name in beside}
     if not _within(path, root):
-        raise _unsupported(path, "is a link that leads outside")
+        raise unsupported(path, "is a link that leads outside")
     files = dict(_walk(path, root))
     if not files:
-        raise _unsupported(path, "is a folder without files")
+        raise unsupported(path, "is a folder without files")
     return files
 
 
@@ -160,9 +160,9 @@ def _plain(path: Path, root: Path) -> Path:
     real = path.resolve()
     if not real.is_file():
         is_link = path.is_symlink()
-        raise _unsupported(path, "is not a link to a file" if is_link else "is not a regular file")
+        raise unsupported(path, "is not a link to a file" if is_link else "is not a regular file")
     if not _within(real, root):
-        raise _unsupported(path, "is a link that leads outside")
+        raise unsupported(path, "is a link that leads outside")
     return real
 
 
@@ -216,7 +216,8 @@ def _is_single_file(entries: tuple[Entry, ...]) -> bool:
     return len(entries) == 1 and "/" not in entries[0].path
 
 
-def _unsupported(path: Path, how: str) -> UsageError:
+def unsupported(path: Path, how: str) -> UsageError:
+    """The error for what no model can have."""
     # Responses are UTF-8, which names of files need not be.
     where = os.fsencode(path).decode(errors="replace")
     return UsageError(f"{path.name!r} {how}", where=where, hint=_PLAINFILES_HINT)
