@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from allranks import folder_trees
 from allranks.core.data.working_set import RECORDED
+from allranks.core.environments import container
 from allranks.core.job import file_addresses
 from allranks.core.plan import OutputTask
 from allranks.errors import Problem, SpecError
@@ -34,7 +35,18 @@ class FoundFile(NamedTuple):
 
 
 def find(home: Home, row: JobRow, of: OutputOf) -> FoundFile:
-    """The file's location, which may not exist. Raises SpecError for an unknown output."""
+    """The file's location, which may not exist. Raises SpecError for an unknown output, and for
+    what lies behind a link to where the job's container saw nothing."""
+    place = _find(home, row, of)
+    is_stored = place.output is not None and place.output.uri
+    roots = container.visible(row.plan.task, str(home.jobs / row.name / "attempt"))
+    if not is_stored and folder_trees.resolved(place.path, roots) is None:
+        message = f"a link of the job {row.name!r} leads out of its folders"
+        raise SpecError(Problem(message, str(place.path), hint="copy what it leads to"))
+    return place
+
+
+def _find(home: Home, row: JobRow, of: OutputOf) -> FoundFile:
     outputs = [each.name for each in row.plan.task.outputs]
     if of.output and (of.output != ARTIFACTS or (ARTIFACTS in outputs and _wrote(row, of))):
         output = _named_output(row, of)
