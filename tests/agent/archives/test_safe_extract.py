@@ -1,6 +1,7 @@
 """No archive writes outside its folder, or makes a link that leads outside."""
 
 import contextlib
+import errno
 import io
 import os
 import stat
@@ -171,7 +172,13 @@ def test_random_names_never_write_outside(entries, mode):
         goal = os.path.realpath(place / "goal")
         for at, folders, files in os.walk(goal):
             for name in (*folders, *files):
-                found = os.path.realpath(os.path.join(at, name))
+                path = os.path.join(at, name)
+                try:
+                    os.stat(path)
+                except OSError as error:
+                    if error.errno == errno.ELOOP:
+                        continue  # `a` to `a//a`, of which `realpath` says `/a`
+                found = os.path.realpath(path)
                 assert found == goal or found.startswith(f"{goal}/")
 
 
