@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 _JOB = {"type": str, "spec": dict, "outputs": dict, "attempts": int, "ended_at": object}
 _ASSET = {"name": str, "version": str, "path": str}
 _FILES_OF = [{"path": str, "size": int, "mtime_ns": int}]
-# The folders of a job's record.
-_RECORD = {folder.partition("/")[0] for folder in WRITTEN}
+# The folders of a job's record; `torn` is for what a kill cut short.
+_RECORD = {"torn", *(folder.partition("/")[0] for folder in WRITTEN)}
 # Small files are sent in bundles of at most this many bytes and files.
 _BUNDLE, _FILES = 2 << 20, 128
 
