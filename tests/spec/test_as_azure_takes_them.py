@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from allranks.agent.inside import allranks_parallel_step
+from allranks.agent import inside
 from allranks.errors import SpecError
 from allranks.sdk.submit.prepare import prepare
 from allranks.spec import datastore
@@ -17,6 +18,13 @@ from allranks.spec.pipeline.job import PipelineJob
 from allranks.spec.pipeline.steps import steps_of
 from allranks.spec.schedule import parse_schedule
 from allranks.spec.yaml.load import loads
+
+
+@pytest.fixture
+def parallel_step(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The program of a parallel step, which runs with its folder on the path."""
+    monkeypatch.syspath_prepend(inside.__path__[0])
+    return importlib.import_module("allranks_parallel_step")
 
 
 def test_ports_of_the_type_path_are_data() -> None:
@@ -52,12 +60,12 @@ PARALLEL: dict[str, Any] = {
 }
 
 
-def test_mini_batches_by_size_and_partition_keys(tmp_path: Path) -> None:
+def test_mini_batches_by_size_and_partition_keys(parallel_step: Any, tmp_path: Path) -> None:
     keys = {"mini_batch_size": "10kb", "partition_keys": ["year"], "error_threshold": 3}
     job = {"jobs": {"a": {**PARALLEL, **keys, "inputs": {"data": {"path": "p"}}}}}
     step = steps_of(PipelineJob.parse(job))["a"]
     assert '"mini_batch_size": "10kb"' in step.job["command"]
-    assert allranks_parallel_step.parse_size("10kb") == (10240, True)
+    assert parallel_step.parse_size("10kb") == (10240, True)
     assert job_notes(job) == [
         "no effect here: jobs.a.error_threshold (use mini_batch_error_threshold)",
         "no effect here: jobs.a.partition_keys (files are divided by number or size)",
@@ -66,12 +74,12 @@ def test_mini_batches_by_size_and_partition_keys(tmp_path: Path) -> None:
     for number, size in enumerate((4, 4, 4, 20, 1)):
         files.append(str(tmp_path / str(number)))
         Path(files[-1]).write_text("x" * size)
-    batches = allranks_parallel_step.batches_of_bytes(files, 10)
+    batches = parallel_step.batches_of_bytes(files, 10)
     assert batches == [files[:2], files[2:3], files[3:4], files[4:]]
     table = tmp_path / "t.csv"
     table.write_text("a,b\n" + "1,2\n" * 5)
     csv = {"reader": "csv", "options": {"sep": ","}}
-    pieces = allranks_parallel_step.pieces_of(str(table), 6, csv)
+    pieces = parallel_step.pieces_of(str(table), 6, csv)
     assert [piece[1:] for piece in pieces] == [[4, 12], [12, 20], [20, 24]]
     with pytest.raises(SpecError, match="not a number of files"):
         steps_of(PipelineJob.parse({"jobs": {"a": {**PARALLEL, "mini_batch_size": "10 pieces"}}}))

@@ -41,10 +41,10 @@ ASKED = {
         f"/agent/v1/0/state/contents/{DIGEST}/damaged",
     ),
 }
-# The job's files and working folders have the routes of its state.
+# The job's files and working folders, the other nodes' too, have the routes of its state.
 ASKED |= {
-    route.replace("/state/", f"/{store}/"): (method, path.replace("/state/", f"/{store}/"))
-    for store in ("record", "work")
+    route.replace("/state/", f"/{store}/"): (method, path.replace("/state/", f"/{at}/"))
+    for store, at in (("record", "record"), ("work", "work"), ("work/of/{of:int}", "work/of/1"))
     for route, (method, path) in ASKED.items()
     if "/state/" in route
 }
