@@ -154,7 +154,11 @@ class Server:
             home=home,
             records=self.records,
             points=Points(self.engine),
-            clusters=SimpleNamespace(engine=lambda cluster: world),
+            clusters=SimpleNamespace(
+                engine=lambda cluster: world,
+                kind_of=lambda name: SimpleNamespace(options=(), queue=lambda gang: ""),
+                options_now=lambda plan, spec: plan.gang.options,
+            ),
             agent_variables=type(
                 "A", (), {"reachable": lambda *_: True, "__call__": lambda *_: {}}
             )(),
