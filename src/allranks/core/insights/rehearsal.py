@@ -110,7 +110,7 @@ class Result(NamedTuple):
 
 def is_counted(name: str, metrics: Mapping[str, Any]) -> bool:
     """Whether the steps of a printed metric are mere counts, according to the job's ``metrics``.
-    Such counts restart with every attempt."""
+    Such counts say nothing of the work done."""
     patterns = {
         metric: entry if isinstance(entry, str) else entry.get("pattern", BUILTIN)
         for metric, entry in metrics.items()

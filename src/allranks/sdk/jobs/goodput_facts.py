@@ -88,8 +88,8 @@ def event(answer: Answer) -> Event:
 
 
 def trails(job: Answer, series: Iterable[Answer]) -> list[Trail]:
-    """The steps that ranks told of. Those that were only counted begin anew with each attempt, and
-    say nothing: 0, 1, 2 … are taken for such, unless the pattern reads them from the line."""
+    """The steps that ranks told of. Those that were only counted say nothing: of printed metrics
+    those whose pattern reads none from the line, of others 0, 1, 2 … in each attempt."""
     by_name = defaultdict(list)
     for each in series:
         steps = tuple((int(step), float(at)) for step, at, _ in each["points"])
@@ -100,7 +100,8 @@ def trails(job: Answer, series: Iterable[Answer]) -> list[Trail]:
     return [
         trail
         for name, several in by_name.items()
-        if not is_counted(name, specs) or not all(_from_0([n for n, _ in e.steps]) for e in several)
+        if not is_counted(name, specs)
+        or not (name in specs or all(_from_0([n for n, _ in trail.steps]) for trail in several))
         for trail in several
     ]
 
