@@ -45,3 +45,21 @@ def test_a_run_that_is_half_written_costs_no_other_its_points(tmp_path: Path) ->
     lines = (tmp_path / "points").read_text().splitlines()
     points = [point for line in lines for point in json.loads(line)["points"]]
     assert points == [["loss", None, 0, 0.001, 0.5]] * 2
+
+
+def test_bytes_that_are_no_text_cost_no_point(tmp_path: Path) -> None:
+    """Any program may write into the database, and give its tables any columns."""
+    files = MlflowFiles(tmp_path, tmp_path / "points")
+    with contextlib.closing(sqlite3.connect(tmp_path / "mlflow.db")) as database, database:
+        database.executescript(TABLES)
+        database.execute("INSERT INTO params VALUES ('r', 'rate', ?)", (b"\xff",))
+        database.execute("INSERT INTO params VALUES ('r', 'width', '8')")
+        database.execute("INSERT INTO metrics VALUES ('r', CAST(x'ff41' AS TEXT), 1, 1000, 0, 0)")
+        database.execute("INSERT INTO metrics VALUES ('r', 'loss', 0.5, 1000, 1, 0)")
+        database.execute("ALTER TABLE metrics ADD COLUMN rowid")
+        database.execute("UPDATE metrics SET rowid = CASE step WHEN 0 THEN 1 ELSE 'x' END")
+    files.look(at_once=True)
+    points, parameters = map(json.loads, (tmp_path / "points").read_text().splitlines())
+    assert points["points"] == [["\ufffdA", None, 0, 1, 1], ["loss", None, 1, 1, 0.5]]
+    assert parameters == {"parameters": {"width": "8"}}
+    assert "1 row is not in the metrics" in files.notes()[0]["message"]

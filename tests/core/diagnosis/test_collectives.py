@@ -219,3 +219,14 @@ def test_what_a_rank_answers_may_be_anything(value: Any):
     answer = {"rank": value, "groups": value, "entries": value}
     process = Process(0, 0, 1, "python", collectives=answer)
     assert isinstance(collectives.of_processes([process]), dict)
+
+
+@pytest.mark.parametrize("since", [10**400, 1e300, float("nan"), -1])
+def test_a_time_that_nobody_can_write_is_malformed(since: float):
+    call = {"group": "0", "number": 1, "operation": "all_reduce", "sizes": [], "types": []}
+    call |= {"pending": True, "since": since, "place": ""}
+    answer = {"rank": 0, "groups": [["0", "", [0, 1]]], "entries": [call], "at": 5.0}
+    process = Process(0, 0, 1, "python", collectives=answer)
+    assert collectives.of_processes([process]) == {}
+    call["since"] = 4.0
+    assert collectives.of_processes([process]).keys() == {0}

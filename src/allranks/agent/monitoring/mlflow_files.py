@@ -174,10 +174,12 @@ class _Database:
             return _NOTHING
         if len(rows) < _ROWS:  # else there are more
             self._stamp = stamp
-        self._last = max((row[0] for row in rows), default=self._last)
-        content = _Found(
-            [], [], [(run, str(key), parameter_text(value)) for run, key, value in named]
-        )
+        if rows:
+            self._last = rows[-1][0]
+        content = _Found([], [], [])
+        for run, key, value in named:
+            with self._bad.counted():
+                content.parameters.append((run, str(key), parameter_text(value)))
         for run, name, began, ended, is_child in runs:
             with self._bad.counted():
                 times = int(began or 0), int(ended or 0)

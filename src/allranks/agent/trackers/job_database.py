@@ -18,7 +18,7 @@ _LOCKED, _PATIENCE, _LARGEST = 1.0, 1.0, 16 << 20
 @contextlib.contextmanager
 def connected(path: Path, below: Path) -> Iterator[sqlite3.Connection]:
     """The database; no link is followed ``below`` that folder. Raises OSError and sqlite3.Error, an
-    OperationalError where a query takes too long."""
+    OperationalError where a query takes too long. Text is read whatever bytes it has."""
     path = Path(os.path.realpath(below)) / path.relative_to(below)
     for name in (
         path,
@@ -32,6 +32,7 @@ def connected(path: Path, below: Path) -> Iterator[sqlite3.Connection]:
         until = time.thread_time() + _PATIENCE
         database.set_progress_handler(lambda: time.thread_time() > until, 10_000)
         database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST)
+        database.text_factory = lambda data: data.decode(errors="replace")
         database.execute("PRAGMA trusted_schema = OFF")
         # As SQLite has resolved it: a link may have come in between.
         if database.execute("PRAGMA database_list").fetchone()[2] != str(path):

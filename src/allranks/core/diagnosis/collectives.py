@@ -26,6 +26,8 @@ _SAME_SIZES = ("all_reduce", "allreduce", "broadcast", "reduce")
 _TOO_MUCH_DATA = re.compile(r"op\.preamble\.length <= op\.nbytes\. (\d{1,18}) vs (\d{1,18})\b")
 # A process of a job may answer anything: the most characters of a name.
 _LONGEST = 200
+# Seconds since the epoch that every system can write as a time of day.
+_LAST_TIME = 1 << 40
 
 
 class Entry(NamedTuple):
@@ -109,7 +111,7 @@ def load(data: Mapping[str, Any]) -> Recorded:
     )
     entries = sorted(map(_entry, data["entries"]), key=lambda entry: entry.number)
     last = max((entry.since for entry in entries), default=-inf)
-    at = float(data["at"])
+    at = _time(data["at"])
     return Recorded(_number(data["rank"]), tuple(groups), tuple(entries), at - last, at)
 
 
@@ -130,15 +132,21 @@ def _entry(data: Mapping[str, Any]) -> Entry:
         _number(data["number"]),
         str(data["operation"])[:_LONGEST],
         tuple(map(_numbers, data["sizes"])),
-        tuple(map(str, data["types"])),
+        tuple(str(kind)[:_LONGEST] for kind in data["types"]),
         data["pending"] is True,
-        float(data["since"]),
+        _time(data["since"]),
         str(data["place"])[:_LONGEST],
     )
 
 
 def _numbers(data: Iterable[Any]) -> tuple[int, ...]:
     return tuple(map(_number, data))
+
+
+def _time(value: Any) -> float:
+    if not 0 <= value < _LAST_TIME:
+        raise ValueError(f"{str(value)[:_LONGEST]} is not a time")
+    return float(value)
 
 
 def _number(value: Any) -> int:
