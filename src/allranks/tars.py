@@ -71,8 +71,8 @@ def stream_entries(
     name: str | Path, file: Readable, *, seeks: bool = False, has_end: bool = True
 ) -> Iterator[Entry]:
     """Iterate over the entries of a tar; read each before the next. Errors call it ``name``.
-    ``has_end``: it has a mark there, and is truncated without one; else it may have none. Raises
-    AllranksError, also while iterating."""
+    ``has_end``: it has tar's mark of the end, and is truncated without it; else it has none, as
+    the chunks of a job's code. Raises AllranksError, also while iterating."""
     archive = Path(name)
     source = _ForwardReader(archive, file, seeks)
     for header in _headers(archive, source, has_end):

@@ -200,7 +200,7 @@ class Extraction:
         missing = f"is a hard link to {entry.target!r}, which does not come before it"
         if not source:
             raise self.refusal(entry.name, missing)
-        goal_folder = os.dup(above)  # opening the next folder closes this descriptor
+        target_folder = os.dup(above)  # opening the next folder closes this descriptor
         try:
             source_folder = self._open(entry.target, source[:-1])
             try:
@@ -212,27 +212,27 @@ class Extraction:
             if stat.S_ISLNK(kind):
                 # Check the target again: it may lead outside from another folder.
                 target = os.readlink(source[-1], dir_fd=source_folder)
-                self._make_link(entry.name, target, parts, goal_folder)
+                self._make_link(entry.name, target, parts, target_folder)
             elif stat.S_ISREG(kind):
                 self._create(
                     entry.name,
-                    goal_folder,
+                    target_folder,
                     parts[-1],
                     lambda: os.link(
                         source[-1],
                         parts[-1],
                         src_dir_fd=source_folder,
-                        dst_dir_fd=goal_folder,
+                        dst_dir_fd=target_folder,
                         follow_symlinks=False,
                     ),
                 )
-                if stat.S_ISLNK(os.lstat(parts[-1], dir_fd=goal_folder).st_mode):
-                    os.unlink(parts[-1], dir_fd=goal_folder)  # replaced by a link meanwhile
+                if stat.S_ISLNK(os.lstat(parts[-1], dir_fd=target_folder).st_mode):
+                    os.unlink(parts[-1], dir_fd=target_folder)  # replaced by a link meanwhile
                     raise self.refusal(entry.name, missing)
             else:
                 raise self.refusal(entry.name, missing)
         finally:
-            os.close(goal_folder)
+            os.close(target_folder)
 
     def _create(self, name: str, above: int, last: str, make: Callable[[], T]) -> T:
         """Call ``make``, first removing an entry of the same name: the later one wins, and never

@@ -258,7 +258,7 @@ def _stays_inside(work: Path, path: str) -> bool:
 def _move_all(
     mover: _Mover, files: Sequence[File], links: Sequence[str]
 ) -> tuple[list[File], list[Missed]]:
-    """Return the files that are at their goal now, and those that are not."""
+    """Return the files that are in the record now, and those that are not."""
     if not files:
         return [], []
     moved: list[File] = []

@@ -41,13 +41,13 @@ class OtherNodes:
     def changes(
         self, mine: NodeChanges, send: Callable[[], None], doing: Callable[[str], None]
     ) -> dict[int, NodeChanges]:
-        """The changes of all nodes, once all have told them for this attempt. ``send`` is called if
-        some node does not see this one's folder. Raises AllranksError, OSError, and what ``wait``
-        raises."""
+        """The changes of all nodes, once each node has listed its own for this attempt. ``send`` is
+        called if some node does not see this one's folder. Raises AllranksError, OSError, and what
+        ``wait`` raises."""
         changes, sent = {self._where.node: mine}, False
         while True:
             for node in [n for n in self._others if n not in changes]:
-                theirs = self._told(node, mine.attempt)
+                theirs = self._changes_of(node, mine.attempt)
                 if (theirs.launch, theirs.attempt) == (mine.launch, mine.attempt):
                     changes[node] = theirs
             if not sent and not all(map(self._is_beside, self._others)):
@@ -76,7 +76,7 @@ class OtherNodes:
             other_set.close()
         folder_trees.remove(self._where.folder / "others", ignore_errors=True)
 
-    def _told(self, node: int, attempt: int) -> NodeChanges:
+    def _changes_of(self, node: int, attempt: int) -> NodeChanges:
         try:
             if self._is_beside(node):
                 return read_changes(self._part(node))

@@ -17,7 +17,7 @@ from allranks.agent.monitoring.inspection import ask_all
 from allranks.agent.processes import rank_messages
 from allranks.agent.processes.rank_processes import families
 from allranks.core.diagnosis import collectives
-from allranks.core.diagnosis.collectives import MISMATCHES, Kind, Recorded
+from allranks.core.diagnosis.collectives import MISMATCHES, Kind
 
 if TYPE_CHECKING:
     from allranks.api.jobs import ErrorCollective
@@ -55,11 +55,7 @@ def explain(
         if roots.keys() <= answers.keys() or time.monotonic() > until:
             break
         time.sleep(0.02)
-    recorded: dict[int, Recorded] = {}
-    for answer in answers.values():
-        with contextlib.suppress(TypeError, ValueError, KeyError):
-            loaded = collectives.load(answer)
-            recorded[loaded.rank] = loaded
+    recorded = collectives.by_rank(answers.values())
     finding = collectives.compare(recorded, ended - recorded.keys())
     text = collectives.of_aborted(last_lines or (), finding)
     kinds = MISMATCHES if is_aborted else (*MISMATCHES, Kind.GROUPS, Kind.GONE, Kind.NOT_CALLED)

@@ -48,14 +48,16 @@ class NodeChanges(NamedTuple):
         try:
             fields: dict[str, Any] = json.loads(data)
             paths = {path: Change(*change) for path, change in fields.pop("paths").items()}
-            made = NodeChanges(paths=paths, **fields)
+            loaded = NodeChanges(paths=paths, **fields)
             well = all(map(_is_well, paths.items()))
-            well = well and all(type(n) is int for n in (made.launch, made.attempt, made.over))
+            well = well and all(
+                type(n) is int for n in (loaded.launch, loaded.attempt, loaded.over)
+            )
         except (AttributeError, KeyError, RecursionError, TypeError) as error:
             raise ValueError(f"not a list of changes: {error}") from None
         if not well:
             raise ValueError("not a list of changes")
-        return made
+        return loaded
 
     def without(self, paths: Collection[str]) -> NodeChanges:
         """For a node that has other nodes' files at these ``paths``."""

@@ -117,12 +117,16 @@ def load(data: Mapping[str, Any]) -> Recorded:
 
 def of_processes(processes: Iterable[Process]) -> dict[int, Recorded]:
     """What the processes of the job have recorded, by rank; without what is malformed."""
+    return by_rank(one.collectives for one in processes if one.collectives is not None)
+
+
+def by_rank(answers: Iterable[Mapping[str, Any]]) -> dict[int, Recorded]:
+    """What ranks have answered; without what is malformed."""
     recorded: dict[int, Recorded] = {}
-    for process in processes:
-        if process.collectives is not None:
-            with contextlib.suppress(TypeError, ValueError, KeyError):
-                answer = load(process.collectives)
-                recorded[answer.rank] = answer
+    for answer in answers:
+        with contextlib.suppress(TypeError, ValueError, KeyError):
+            loaded = load(answer)
+            recorded[loaded.rank] = loaded
     return recorded
 
 

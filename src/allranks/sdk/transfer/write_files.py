@@ -251,8 +251,8 @@ _HINTS = {
 def place_link(folder: Path, path: str, target: str) -> bool:
     """Make a link in place of another one, or of nothing; whether it is there. False for one that
     could lead out of the folder that the path begins with, or where something else is."""
-    goal = folder / checked(path)
-    is_free = goal.is_symlink() or not os.path.lexists(goal)
+    place = folder / checked(path)
+    is_free = place.is_symlink() or not os.path.lexists(place)
     try:
         if is_free and stays_inside(path, target):
             replace_by_link(folder, path, target)

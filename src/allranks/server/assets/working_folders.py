@@ -186,7 +186,7 @@ class WorkingFolders:
         """Make a `state` of a set that is a `folder`. Idempotent."""
         self.forget(row.name)
         _drop_state(folder)
-        work_set = self._found(row.name, folder, node)
+        work_set = self._load(row.name, folder, node)
         if work_set.about.over or work_set.about.trouble:
             work_set = work_set._replace(entries={})  # the agent says why it cannot continue
         _write(State(folder), work_set, work_set.changes, node)
@@ -319,7 +319,7 @@ class WorkingFolders:
 
     def _set(self, old: JobRow, folder: Path, node: int) -> _Set:
         """Raises Conflict if it cannot be used, and OSError."""
-        work_set = self._found(old.name, folder, node)
+        work_set = self._load(old.name, folder, node)
         about = work_set.about
         if about.over or about.trouble:
             why = about.trouble or working_set.too_large(about.over, self._limit)
@@ -330,7 +330,7 @@ class WorkingFolders:
             )
         return work_set
 
-    def _found(self, job: str, folder: Path, node: int) -> _Set:
+    def _load(self, job: str, folder: Path, node: int) -> _Set:
         """What there is of a node, without files if it cannot be used. Raises OSError."""
         if not (folder / ABOUT).exists():
             return self._sent(job, node)
