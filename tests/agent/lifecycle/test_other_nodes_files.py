@@ -1,5 +1,6 @@
 """What a node gets of the others' working folders, and that no copy counts as the node's own."""
 
+import contextlib
 import json
 import os
 import socket
@@ -8,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from allranks.agent.lifecycle.other_nodes_files import bring, copies_of, lacking, remove_copies
+from allranks.agent.state.working_folder import replace_file
 from allranks.core.data.node_changes import GONE, Change
-from allranks.core.data.working_set import FILES
+from allranks.core.data.working_set import CHANGES, FILES
 
 HOSTILE = ["a\nb", "ü'\"", "-rf", b"\xff".decode(errors="surrogateescape")]
 COPIED = {f"check/{name}" for name in HOSTILE}
@@ -179,3 +181,18 @@ def test_a_killed_agent_has_listed_every_copy(own, other, monkeypatch):
     assert len(files(own)) == 1
     listed = (own / "copies").read_text().splitlines()
     assert [json.loads(line)[0] for line in listed] == [*files(own)]
+
+
+@pytest.mark.parametrize("name", ["copies.new", "about.new", "about"])
+def test_links_that_a_rank_left_beside_its_files_are_not_written_through(own, other, name):
+    """In an image it would write files of the node that it does not see."""
+    outside = own.parent / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("the user's")
+    (own / name).symlink_to(outside if name == "about" else outside / "file")
+    with contextlib.suppress(OSError):
+        brought(own, other)
+    with contextlib.suppress(OSError):
+        replace_file(own / CHANGES, b"{}")
+    assert [path.name for path in outside.iterdir()] == ["file"]
+    assert (outside / "file").read_text() == "the user's"

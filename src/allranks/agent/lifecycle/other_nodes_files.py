@@ -43,7 +43,7 @@ def bring(changes: Mapping[str, Change], folders: Mapping[str, Path], part: Path
     own, beside, left_out = part / FILES, part / "copy", list[str]()
     _forget(part, changes)
     to_do = lacking(changes, part)
-    with (part / _LIST).open("ab", buffering=0) as listed:
+    with folder_trees.open_file(part / _LIST, "ab", buffering=0) as listed:
 
         def list_first(path: str, identity: tuple[int, int, int] | None) -> None:
             """So that no copy is taken for the node's own file."""
@@ -108,7 +108,8 @@ def _forget(part: Path, changes: Mapping[str, Change]) -> None:
         if is_there and _identity(target) == copies[path]:
             _remove(own, target)
     lines = (json.dumps([path, copies[path]]) for path in copies if path in changes)
-    (part / "copies.new").write_text("".join(f"{line}\n" for line in lines))
+    with folder_trees.open_file(part / "copies.new", "wb") as file:
+        file.write("".join(f"{line}\n" for line in lines).encode())
     (part / "copies.new").replace(part / _LIST)
 
 

@@ -172,11 +172,16 @@ def _size_and_time(file: FileState) -> tuple[int, int]:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file about a working set, which other nodes may read meanwhile. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.parent.with_name("about.new")
-    beside.write_bytes(data)
-    beside.replace(path)
+    """Write a file about a working set, which other nodes may read meanwhile. The job can write
+    there, too: no link is followed below the folder with the nodes' parts. Raises OSError."""
+    root, beside = path.parents[2], path.parents[1] / "about.new"
+    above, name = folder_trees.open_parent(root, str(path.relative_to(root)), make=True)
+    try:
+        with folder_trees.open_file(beside, "wb", root) as file:
+            file.write(data)
+        os.replace(beside, name, dst_dir_fd=above)
+    finally:
+        os.close(above)
 
 
 class WorkSync(Sync):
