@@ -486,5 +486,5 @@ def _documents(text: str) -> list[str]:
 def test_a_no_cancels_nothing_and_says_so(allranks: Allranks, home: Path) -> None:
     allranks("run", "--name", "kept", "--detach", "-q", "--", "sleep", "60")
     code, said = on_a_terminal(home, b"n\n", "job", "cancel", "--all")
-    assert (code, "nothing is canceled" in said) == (1, True)
+    assert (code, "nothing is changed" in said) == (1, True)
     assert json.loads(allranks("job", "show", "kept", "--json").stdout)["ended_at"] is None
