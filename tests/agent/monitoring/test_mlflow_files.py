@@ -63,3 +63,17 @@ def test_bytes_that_are_no_text_cost_no_point(tmp_path: Path) -> None:
     assert points["points"] == [["\ufffdA", None, 0, 1, 1], ["loss", None, 1, 1, 0.5]]
     assert parameters == {"parameters": {"width": "8"}}
     assert "1 row is not in the metrics" in files.notes()[0]["message"]
+
+
+def test_a_view_without_end_is_not_read(tmp_path: Path) -> None:
+    files = MlflowFiles(tmp_path, tmp_path / "points")
+    with contextlib.closing(sqlite3.connect(tmp_path / "mlflow.db")) as database, database:
+        database.executescript(TABLES)
+        database.executescript(
+            "ALTER TABLE metrics RENAME TO other;"
+            "CREATE VIEW metrics AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+            " SELECT julianday('now') * 86400000 + i AS rowid, 'r' AS run_uuid, 'loss' AS key,"
+            " 0.5 AS value, 1 AS timestamp, i AS step, 0 AS is_nan FROM n LIMIT 200000"
+        )
+    files.look(at_once=True)
+    assert not (tmp_path / "points").exists()

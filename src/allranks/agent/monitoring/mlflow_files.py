@@ -141,7 +141,9 @@ class _Database:
         FROM runs LIMIT ?"""
     _POINTS = """
         SELECT rowid, run_uuid, key, value, timestamp, step, is_nan
-        FROM metrics WHERE rowid > ? ORDER BY rowid LIMIT ?"""
+        FROM metrics WHERE rowid > ? AND EXISTS (
+            SELECT 1 FROM sqlite_master WHERE name = 'metrics' AND type = 'table'
+        ) ORDER BY rowid LIMIT ?"""  # a view may have rows without end
     _PARAMETERS = "SELECT run_uuid, key, value FROM params LIMIT ?"
 
     def __init__(self, path: Path, bad: BadRows) -> None:

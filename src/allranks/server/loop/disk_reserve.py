@@ -64,6 +64,7 @@ class DiskReserve:
             return
         beside = self._root / f"{RESERVE}.new"
         try:
+            beside.touch(0o600)
             with beside.open("wb") as file:
                 if sys.platform == "linux":
                     os.posix_fallocate(file.fileno(), 0, _FILE)
