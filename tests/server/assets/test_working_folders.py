@@ -105,3 +105,22 @@ def test_what_was_sent_is_used_if_ranks_were_writing(tmp_path, state, place, pre
     state.receive(sha256, 0, len(data), data)
     state.commit([Put(f"node-0/{CHANGES}", 0, Entry("file", sha256, len(data)))])
     assert not folders._prefers_sent(row, 0, source)
+
+
+def test_nothing_is_written_through_links_of_the_job(tmp_path: Path, source: Path) -> None:
+    outside, record = tmp_path / "outside", tmp_path / "jobs" / "j"
+    outside.mkdir()
+    record.mkdir(parents=True)
+    (record / "working-folder").symlink_to(outside)
+    with pytest.raises(OSError, match="symbolic links"):
+        taken(source, record / "working-folder" / "0")
+    assert [*outside.iterdir()] == []
+
+    (record / "working-folder").unlink()
+    target = record / "working-folder" / "0"
+    target.mkdir(parents=True)
+    (target / "about.new").symlink_to(outside / "about")
+    (target / "about").symlink_to(outside)
+    with pytest.raises(OSError, match="directory"):
+        taken(source, target)
+    assert [*outside.iterdir()] == []

@@ -17,8 +17,12 @@ from allranks.store.files.code_listing import CodeFile
 
 
 def take(source: Path, target: Path, code: Mapping[str, CodeFile]) -> None:
-    """Move what differs from the code to ``target``. Raises OSError only if that cannot be said."""
+    """Move what differs from the code to ``target``, a folder of the job's record, into which the
+    job may write. Raises OSError only if that cannot be said, or if there is a link in its way."""
     trouble, removed = "", tuple[str, ...]()
+    jobs, below = os.path.realpath(target.parents[2]), target.parts[-3:]
+    if os.path.realpath(target) != os.path.join(jobs, *below):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(target))
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
     folders = folders_above(code)
     try:
@@ -37,10 +41,8 @@ def take(source: Path, target: Path, code: Mapping[str, CodeFile]) -> None:
         # No rank has changed anything.
         folder_trees.remove(target)
         return
-    (target / ABOUT).parent.mkdir(exist_ok=True)
-    beside = target / "about.new"
-    beside.write_bytes(about.dump())
-    beside.replace(target / ABOUT)
+    with folder_trees.replace_file(target / ABOUT, below=target) as file:
+        file.write(about.dump())
 
 
 def _take_changes(part: Path, target: Path, same: Collection[str]) -> None:
@@ -51,8 +53,8 @@ def _take_changes(part: Path, target: Path, same: Collection[str]) -> None:
     except ValueError as error:
         raise OSError(errno.EINVAL, str(error), str(part / CHANGES)) from None
     if changes.attempt or changes.paths:
-        (target / CHANGES).parent.mkdir(exist_ok=True)
-        (target / CHANGES).write_bytes(changes.without(same).dump())
+        with folder_trees.replace_file(target / CHANGES, below=target) as file:
+            file.write(changes.without(same).dump())
 
 
 def _removed(
