@@ -37,7 +37,8 @@ def gc(options: argparse.Namespace) -> int:
         "jobs": options.jobs,
     }
     what = "ended jobs and unreferenced data" if options.jobs else "unreferenced data"
-    question = f"delete {what} that nothing used for {options.older_than} (--dry-run lists it)"
+    age = options.older_than + " days" * options.older_than.isdecimal()
+    question = f"delete {what} that nothing used for {age} (--dry-run lists it)"
     if not options.dry_run and not show.may_destroy(options, question):
         return 1
     client = find_server.connect()
