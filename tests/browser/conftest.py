@@ -120,7 +120,7 @@ def browser() -> Iterator[Any]:
 _CHANGED = "ERR_NETWORK_CHANGED"
 
 
-_OTHER_HOST = re.compile(r"^(https?|wss?)://(?!127\.0\.0\.1[:/]|localhost[:/])")
+_OTHER_HOST = re.compile(r"^(https?|wss?)://(?!127\.0\.0\.1[:/]|([\w-]+\.)?localhost[:/])")
 
 
 class Watched(NamedTuple):
@@ -165,7 +165,6 @@ def watched(browser: Any, **options: Any) -> Iterator[Watched]:
         route.abort()
 
     context.route(_OTHER_HOST, refuse)
-    page.on("popup", lambda each: wrong.append(f"a window opens: {each.url}"))
     page.on("console", lambda each: each.type == "error" and note(f"console: {each.text}"))
     page.on("pageerror", lambda each: wrong.append(f"error: {each}"))
     page.on("dialog", lambda each: (wrong.append(f"dialog: {each.message}"), each.dismiss()))

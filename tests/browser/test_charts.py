@@ -321,6 +321,7 @@ def test_ranks_whose_metrics_are_of_the_first_one_only(site: Site, signed_in: Wa
 
 def test_no_button_of_a_chart_leaves_the_house(site: Site, signed_in: Watched) -> None:
     page = signed_in.page
+    page.on("popup", lambda each: signed_in.wrong.append(f"a window opens: {each.url}"))
     signed_in.go(f"{site.url}/ui/jobs/good/metrics")
     page.wait_for_selector("#charts .gtitle")
     buttons = page.locator("#charts .plot").first.locator(".modebar-btn")
