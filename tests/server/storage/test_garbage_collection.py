@@ -10,6 +10,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
+from typing import IO
 
 import pytest
 
@@ -270,14 +271,14 @@ def test_code_stays_as_long_as_one_list_of_it_cannot_be_read(house, monkeypatch)
     house.blob(b"nobody's")
     house.job("ended", ended=OLD, code=code)
     environment = house.environment(A)
-    real = Path.read_bytes
+    real = Path.open
 
-    def read_bytes(path: Path) -> bytes:
+    def open_file(path: Path, *args, **options) -> IO:
         if path.name == code:
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return real(path)
+        return real(path, *args, **options)
 
-    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    monkeypatch.setattr(Path, "open", open_file)
     report = house.clear()
     assert paths(report) == {str(environment)}
     assert [each.message for each in report.failed] == ["permission denied"]

@@ -7,11 +7,13 @@ import os
 import stat
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from allranks.errors import UsageError
 from allranks.store.files.blobs import Blobs
-from allranks.tars import Entry, stream_entries
+
+if TYPE_CHECKING:
+    from allranks.tars import Entry
 
 
 class CodeFile(NamedTuple):
@@ -38,6 +40,8 @@ def code_entries(blobs: Blobs, digest: str | None) -> Iterator[Entry]:
 
 def chunk_entries(chunk: Path) -> Iterator[Entry]:
     """As ``code_entries``, of one chunk."""
+    from allranks.tars import stream_entries  # lazy: a server starts without tarfile
+
     with chunk.open("rb") as file:
         for entry in stream_entries("the job's code", file, seeks=True, has_end=False):
             if entry.name.startswith("/") or ".." in entry.name.split("/"):
