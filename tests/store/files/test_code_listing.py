@@ -60,8 +60,8 @@ def test_chunks_that_no_agent_would_unpack(blobs: Blobs, chunk: bytes):
 
 
 def test_times_that_are_no_times(blobs: Blobs):
-    for time in (b"inf", b"nan", b"1e300"):
-        code = snapshot(blobs, pax(b"13 mtime=" + time.ljust(3) + b"\n"))
+    for record in (b"13 mtime=inf\n", b"13 mtime=nan\n", b"15 mtime=1e300\n"):
+        code = snapshot(blobs, pax(record))
         assert [*code_listing.code_files(blobs, code)] == ["base/x"]
 
 
