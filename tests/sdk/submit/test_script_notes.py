@@ -173,8 +173,8 @@ def test_the_scripts_of_steps_trials_and_python_are_noted(shared: Allranks, code
 @pytest.mark.parametrize("text", ["x = " + "-" * 60_000 + "1", "x = a" + ".a" * 60_000, "(" * 300])
 def test_a_script_that_nests_too_deeply_is_no_python(tmp_path: Path, text: str) -> None:
     (tmp_path / "train.py").write_text(text)
-    assert _tree(tmp_path / "train.py").body == []
+    parses = bool(_tree(tmp_path / "train.py").body)  # as Pythons with a larger stack do
     found = read(str(tmp_path / "train.py"), str(tmp_path))
-    assert found["error"]["message"]
+    assert parses or found["error"]["message"]
     (tmp_path / "main.py").write_text(f"import azureml.core\n{text}")
     look_at_program(tmp_path / "main.py", "main.py")

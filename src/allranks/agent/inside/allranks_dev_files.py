@@ -57,7 +57,7 @@ def unpack():  # type: () -> None
     here = os.path.join(os.path.realpath("."), "")
     with tarfile.open(fileobj=sys.stdin.buffer, mode="r|") as archive:
         # From Python 3.14 on it refuses links that lead out of here, which are the user's.
-        archive.extraction_filter = lambda member, path: member  # type: ignore
+        archive.extraction_filter = lambda member, path: member
         for member in archive:
             above, name = os.path.split(member.name)
             inside = os.path.join(os.path.realpath(above), "").startswith(here)

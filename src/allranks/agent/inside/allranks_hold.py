@@ -22,13 +22,14 @@ from allranks_standard import standard_modules  # type: ignore[import-not-found,
 
 with standard_modules():
     import atexit
+    import collections
     import contextlib
     import json
     import select
     import socket
     import threading
     from multiprocessing.process import BaseProcess
-    from typing import Any, Callable, Dict, List, NamedTuple, Optional
+    from typing import Any, Callable, Dict, List, Optional
 
 # The most frames of a stack that are told.
 _DEEP = 100
@@ -40,14 +41,9 @@ _pid = 0
 _rank = _folder = ""
 _bootstrap_as_ever = BaseProcess._bootstrap  # type: ignore[attr-defined]
 
-
-class Point(NamedTuple):
-    """Where a process failed: an exception, or the frame that called an exit."""
-
-    what: str
-    error: Optional[BaseException] = None
-    frame: Any = None
-
+# Where a process failed: an exception, or the frame that called an exit. Not of typing, which from
+# Python 3.14 on imports modules for it that a user's folder may have.
+Point = collections.namedtuple("Point", ["what", "error", "frame"], defaults=(None, None))
 
 # The exceptions that ended threads, and the last exit.
 _in_threads: List[BaseException] = []
