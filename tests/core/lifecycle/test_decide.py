@@ -19,6 +19,7 @@ from allranks.core.lifecycle.decide import (
     new,
     outcome,
     ranks_ended,
+    unrecorded,
 )
 from allranks.core.lifecycle.fold import fold
 from allranks.core.packing import pack
@@ -460,6 +461,25 @@ def test_of_two_jobs_that_met_the_one_that_came_ends_and_the_other_starts_again(
     assert was_there.step() == closing("regroup", Reason.PORT_CONFLICT)
     assert was_there.drained().step() == Step(Kind.REGROUPED)
     assert was_there.job.spent == retry.Spent(port=1), "no attempt of the user's"
+
+
+@pytest.mark.parametrize(("away", "unseen"), [(0.0, 0.0), (5.0, 0.0), (3600.0, 3600.0)])
+def test_an_end_that_a_server_learns_later(away: float, unseen: float):
+    story = Story(ONCE).running()
+    story.now = 100.0
+    story.fails(0, Reason.DONE).fails(1, Reason.DONE)
+    story.now += away
+    assert story.step() == closing("finish", Reason.DONE)
+    assert unrecorded(story.job) == unseen
+
+
+def test_a_held_attempt_lasts_until_it_is_closed():
+    story = Story(ONCE).running()
+    story.agent(0, Kind.HELD, reason=Reason.RANK_EXITED, until=5000.0)
+    story.fails(1)
+    story.now = 5001.0
+    story.step()
+    assert unrecorded(story.job) == 0.0
 
 
 def test_the_ranks_of_a_launch_have_ended_once_no_attempt_on_its_nodes_follows():

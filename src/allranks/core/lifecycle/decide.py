@@ -213,6 +213,16 @@ def ranks_ended(job: Job) -> bool:
     return not stays and all(is_gone(n) or n.state in _ENDED for n in job.nodes)
 
 
+def unrecorded(job: Job) -> float:
+    """Seconds from the end of all ranks to the record of it, where the server or its database was
+    away meanwhile; else 0."""
+    ended = [n.at for n in job.nodes if n.reason is not None and not n.held]
+    if job.closing_at is None or job.canceled or len(ended) < len(job.nodes):
+        return 0.0
+    gap = job.closing_at - max(ended)
+    return gap if gap > SLACK else 0.0
+
+
 _ENDED = (NodeState.DRAINING, NodeState.EXITED)
 _NOT_READY = (NodeState.ABSENT, NodeState.SETUP, NodeState.LOST)
 

@@ -11,6 +11,7 @@ from allranks.core.distributions.topology import log_name, ranks, together, worl
 from allranks.core.job.command_flags import command_flags
 from allranks.core.job.continuation import Carried
 from allranks.core.job.list_filters import CREATED_BY
+from allranks.core.lifecycle import decide
 from allranks.core.lifecycle import pending_reason as plan_standing
 from allranks.core.lifecycle.decide import Node
 from allranks.core.packing import pack
@@ -137,8 +138,11 @@ def _parent(row: JobRow) -> str | None:
 
 def _ranks_ended_at(row: JobRow) -> float | None:
     """When the ranks of the last attempt ended; uploads and clean-up follow."""
-    for_good = row.record.then is not None and row.record.then.purpose == "finish"
-    return row.record.closing_at if for_good and row.started_at is not None else None
+    job = row.record
+    for_good = job.then is not None and job.then.purpose == "finish"
+    if not for_good or row.started_at is None or job.closing_at is None:
+        return None
+    return job.closing_at - decide.unrecorded(job)
 
 
 def _shown_spec(spec: Document) -> Document:

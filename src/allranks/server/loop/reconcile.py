@@ -7,6 +7,7 @@ once for all gangs and advances every live job.
 
 from __future__ import annotations
 
+import functools
 import logging
 import queue
 import threading
@@ -221,8 +222,9 @@ class Loop:
         columns: dict[str, Any] = {}
         last = events[-1]
         if last.kind is Kind.FINISHED:
+            record = functools.reduce(fold, events, row.record)
             columns = {
-                "ended_at": last.at,
+                "ended_at": last.at - decide.unrecorded(record),
                 "exit_code": last.data["exit_code"],
                 "error": last.data["error"],
             }
