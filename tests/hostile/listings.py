@@ -31,6 +31,8 @@ _BODIES = [
     _NESTED.encode(),
     b'{"error": "spec", "problems": 3}',
 ]
+# What a server of each kind lies about, besides files.
+_LIES = {"job": ["folder", "folder"], "data": ["folder", "name", "link"], "model": ["name", "name"]}
 _HEADS = [
     b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n",
     b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999999\r\n\r\n",
@@ -44,16 +46,27 @@ _HEADS = [
 
 
 class _Server:
-    """Answers requests on a connection, most often as a server of ours."""
+    """Answers requests on a connection, most often as a server of ours. Two of three tell one lie
+    alone, a path that leads elsewhere, so that nothing but the rule for paths can refuse it."""
 
     def __init__(self, chance: random.Random, place: Place, kind: str) -> None:
         self.chance, self.kind = chance, kind
+        self.name = "m"
         self.honest = {
             f"artifacts/outputs/f{n}": chance.randbytes(chance.choice([0, 100, 5000]))
             for n in range(chance.randint(0, 3))
         }
+        self.only = chance.choice(["", "file", "file", "file", *_LIES[kind]])
+        self.lies = not self.only and chance.random() < 0.8
         self.paths = [_path(chance, place) for _ in range(chance.choice([0, 1, 1, 1, 3]))]
-        self.lies = chance.random() < 0.8
+        if self.only == "name":
+            self.name, self.paths = chance.choice(["../outside", ".ssh", "n"]), ["new"]
+        elif self.only == "link":
+            self.paths = [chance.choice(["../../outside", "../../beside", str(place.outside)])]
+        elif self.only:
+            self.paths = [_elsewhere(chance, kind)]
+        elif self.lies and chance.random() < 0.3:
+            self.name = chance.choice(["../m", "m/x", "\x1b[2J", "", ".ssh"])
         self.rest = chance.choice([0, 2, 4, 99, 99, 99])  # after so many answers anything may come
 
     def reply(self, path: str, body: bytes) -> bytes:
@@ -74,7 +87,7 @@ class _Server:
         if path.endswith("/bundle"):
             return b"".join(self._piece(each["path"]) for each in json.loads(body))
         if "=true" in query:
-            return json.dumps(self.paths if self.lies else []).encode()
+            return json.dumps(self.paths if self.lies or self.only == "folder" else []).encode()
         if path.endswith(("/files", "/manifest")):
             return json.dumps(self._listing()).encode()
         if path.endswith("/links"):
@@ -89,25 +102,25 @@ class _Server:
                     for each in self.paths
                 ]
             )
-            return json.dumps(links if self.lies else []).encode()
+            if self.only == "link":
+                links = [{"path": "l", "target": self.paths[0]}]
+            return json.dumps(links if self.lies or self.only == "link" else []).encode()
         if path.endswith("/events"):
             return b"[]"
         about = {"type": "command", "spec": {}, "outputs": {}, "attempts": 1, "ended_at": "2026"}
-        name = self.chance.choice(["../m", "m/x", "\x1b[2J", "", ".ssh"]) if self.lies else "m"
-        name = "m" if self.chance.random() < 0.7 else name
-        return json.dumps({**about, "name": name, "version": "1", "path": "x"}).encode()
+        return json.dumps({**about, "name": self.name, "version": "1", "path": "x"}).encode()
 
     def _listing(self) -> Any:
         listed: list[Any] = [
             {"path": path, "size": len(data), "mtime_ns": 10**18, "sha256": ""}
             for path, data in self.honest.items()
         ]
-        if self.lies:
+        if self.lies or self.only in ("file", "name"):
             for path in self.paths:
                 file = {"path": path, "size": 5, "mtime_ns": 10**18, "sha256": ""}
-                if self.chance.random() < 0.1:
+                if self.lies and self.chance.random() < 0.1:
                     file[self.chance.choice([*file])] = self.chance.choice(_ODD)
-                if self.chance.random() < 0.1:
+                if self.lies and self.chance.random() < 0.1:
                     file.pop(self.chance.choice([*file]))
                 listed.append(file)
         return listed
@@ -117,11 +130,18 @@ class _Server:
         if data is None or (self.lies and self.chance.random() < 0.2):
             self.honest.pop(path, None)  # its content is a lie
             head: Any = {"size": 5, "mtime_ns": 1, "crc32": zlib.crc32(b"hello")}
-            if self.chance.random() < 0.5:
+            if self.lies and self.chance.random() < 0.5:
                 head[self.chance.choice([*head])] = self.chance.choice(_ODD)
             return json.dumps(head).encode() + b"\nhello"
         head = {"size": len(data), "mtime_ns": 10**18, "crc32": zlib.crc32(data)}
         return json.dumps(head).encode() + b"\n" + data
+
+
+def _elsewhere(chance: random.Random, kind: str) -> str:
+    """A path that leads out of what was asked for, and that every file system takes."""
+    above = "artifacts/outputs/../../" if kind == "job" else "../"
+    outside = ["../outside/secret", "../beside", "../new/x"]
+    return above + chance.choice([*outside, ".bashrc", ".ssh/authorized_keys"])
 
 
 def _path(chance: random.Random, place: Place) -> str:
