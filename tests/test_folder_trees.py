@@ -172,3 +172,14 @@ def test_only_regular_files_below_a_folder_are_opened(tmp_path: Path):
     with folder_trees.open_file(inside / "new", "ab", below="/") as file:
         assert os.get_blocking(file.fileno())
     assert secret.read_bytes() == b"secret"
+
+
+def test_files_are_replaced_whole_or_not_at_all(tmp_path: Path):
+    with folder_trees.replace_file(tmp_path / "a" / "f", tmp_path) as one:
+        one.write(b"one")
+        with folder_trees.replace_file(tmp_path / "a" / "g", tmp_path) as other:
+            other.write(b"other")
+    with pytest.raises(ValueError), folder_trees.replace_file(tmp_path / "a" / "f", tmp_path):
+        raise ValueError
+    found = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
+    assert found == {"f": b"one", "g": b"other"}

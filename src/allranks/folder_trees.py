@@ -203,6 +203,12 @@ def open_parent(root: str | Path, path: str, make: bool = False) -> tuple[int, s
     return at, name
 
 
+def make_below(root: str | Path, path: str) -> None:
+    """Create a folder below ``root``, and those above it; see ``open_parent``. Raises OSError."""
+    folder, _ = open_parent(root, f"{path}/-", make=True)
+    os.close(folder)
+
+
 def open_file(
     path: Path, mode: str = "rb", below: str | Path | None = None, buffering: int = -1
 ) -> BinaryIO:
@@ -249,11 +255,15 @@ def replace_file(path: Path, below: str | Path) -> Iterator[BinaryIO]:
     """Write a file that appears when the block ends, and missing folders; see ``open_file``."""
     make(below)
     above, name = open_parent(below, str(path.relative_to(below)), make=True)
-    part = f".{os.getpid()}.part"
+    part = f".{os.urandom(8).hex()}.part"
     try:
-        with open_file(path.with_name(part), "wb", below) as file:
+        with open_file(path.with_name(part), "xb", below) as file:
             yield file
         os.replace(part, name, src_dir_fd=above, dst_dir_fd=above)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(part, dir_fd=above)
+        raise
     finally:
         os.close(above)
 

@@ -9,7 +9,7 @@ import pytest
 
 from allranks.agent.lifecycle import prepare
 from allranks.core.job import code_packages
-from allranks.core.plan import Task
+from allranks.core.plan import OutputTask, Task
 from allranks.errors import AllranksError
 from allranks.snapshot.take import take_snapshot
 from tests.hostile.harness import Place
@@ -169,3 +169,72 @@ def test_what_a_rank_writes_after_the_first_node_has_collected_is_collected(tmp_
     assert prepare.collect(task, 1, work) == ""
     collected = Path(task.record, "artifacts", "outputs").iterdir()
     assert {path.name for path in collected} == {"early", "late"}
+
+
+def test_what_a_job_wrote_in_place_is_collected_through_no_link_out_of_its_folders(tmp_path: Path):
+    """It ran in a container, perhaps: its links lead elsewhere here."""
+    place = Place(tmp_path)
+    work, record = place.goal / "work", place.goal / "record"
+    outputs, recorded = work / "outputs", record / "artifacts" / "outputs"
+    for folder in (outputs / "sub", recorded):
+        folder.mkdir(parents=True)
+    (work / "checkpoint").write_text("weights")
+    for name in ("plain", "secret", "over", "sub/new"):
+        (outputs / name).write_text("mine")
+    (outputs / "best").symlink_to("../checkpoint")
+    (outputs / "stolen").symlink_to(place.outside / "secret")
+    (recorded / "over").symlink_to(place.outside / "secret")
+    (recorded / "sub").symlink_to(place.outside)
+    before = place.surroundings()
+    task = Task("j", "e", "true", record=str(record), in_place=str(work))
+    said = prepare.collect(task, 0, prepare.Work(work, {}, 0.0, {}))
+    assert "some outputs could not be collected" in said
+    assert place.surroundings() == before
+    assert {path.name: path.read_text() for path in recorded.iterdir() if path.is_file()} == {
+        "plain": "mine",
+        "secret": "mine",
+        "over": "mine",
+        "best": "weights",
+    }
+    shutil.rmtree(outputs)
+    outputs.symlink_to(place.outside)
+    assert "leads out" in prepare.collect(task, 0, prepare.Work(work, {}, 0.0, {}))
+    assert not (recorded / ".ssh").exists()
+
+
+def test_no_folder_is_made_through_a_link_of_an_earlier_attempt(tmp_path: Path):
+    place = Place(tmp_path)
+    record, work = place.goal / "record", place.goal / "work"
+    for folder in (record, work):
+        folder.mkdir()
+    (record / "artifacts").symlink_to(place.outside)
+    (record / "named-outputs").symlink_to(place.outside)
+    before = place.surroundings()
+    output = OutputTask("model", str(record / "named-outputs" / "model"), False)
+    task = Task("j", "e", "true", record=str(record), outputs=(output,))
+    with pytest.raises(AllranksError, match="cannot write the job's record"):
+        prepare.prepare(task, place.goal, prepare.LaidOut(work), 0.0, {})
+    assert place.surroundings() == before
+    (record / "artifacts").unlink()
+    with pytest.raises(OSError):
+        prepare.prepare(task, place.goal, prepare.LaidOut(work), 0.0, {})
+    assert place.surroundings() == before
+
+
+def test_code_in_outputs_never_replaces_what_another_node_puts_there_meanwhile(
+    tmp_path: Path, monkeypatch
+):
+    record, work = tmp_path / "record", tmp_path / "work"
+    (work / "outputs").mkdir(parents=True)
+    (work / "outputs" / "a").write_text("code")
+    copy = shutil.copy2
+
+    def slow(source, target, **options):
+        copy(source, target, **options)
+        (record / "artifacts" / "outputs" / "a").write_text("of a rank")
+
+    monkeypatch.setattr(shutil, "copy2", slow)
+    task = Task("j", "e", "true", record=str(record))
+    prepare.prepare(task, tmp_path, prepare.LaidOut(work), 0.0, {})
+    outputs = record / "artifacts" / "outputs"
+    assert {path.name: path.read_text() for path in outputs.iterdir()} == {"a": "of a rank"}

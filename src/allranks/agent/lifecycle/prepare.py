@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,7 +66,7 @@ def prepare(
         paths[key] = elsewhere.get(key) or _input(item, folder)
     for output in task.outputs:
         key = f"outputs.{output.name}"
-        paths[key] = elsewhere.get(key) or _output(output)
+        paths[key] = elsewhere.get(key) or _output(output, task.record)
     return Work(laid_out.folder, paths, began, laid_out.files, laid_out.imports)
 
 
@@ -81,19 +83,41 @@ def collect(task: Task, node: int, work: Work) -> str:
     why some could not be copied, or ''."""
     if not task.in_place:
         return ""  # they are links into the record
+    left_out: list[str] = []
     try:
         if (since := _collected_since(task, node, work)) is None:
-            return ""
+            return ""  # the first node will
         for name in COLLECTED:
-            for path in map(Path, folder_trees.files(work.folder / name)):
-                if path.is_file() and path.stat().st_mtime >= since:
-                    within = path.relative_to(work.folder / name)
-                    target = Path(task.record, "artifacts", name, within)
-                    folder_trees.make(target.parent)
-                    shutil.copy2(path, target)
+            for path in _files_in_place(work.folder, name):
+                try:
+                    _collect_file(task, path, work.folder, since)
+                except OSError as error:
+                    left_out.append(sentence(error))
     except OSError as error:
-        return f"some outputs could not be collected: {sentence(error)}"
-    return ""
+        left_out.append(sentence(error))
+    return f"some outputs could not be collected: {left_out[0]}" if left_out else ""
+
+
+def _files_in_place(work: Path, name: str) -> Iterator[Path]:
+    """The files in a folder of the job's, and links to files. Raises OSError."""
+    if folder_trees.resolved(work / name, [str(work)]) is None:
+        raise OSError(errno.EXDEV, "a link leads out of the job's folder", str(work / name))
+    return (path for path in map(Path, folder_trees.files(work / name)) if path.is_file())
+
+
+def _collect_file(task: Task, path: Path, work: Path, since: float) -> None:
+    """Copy a file, unless it is older. A job in a container wrote the path and where links lead,
+    here and in the record: none is followed out of its folders. Raises OSError."""
+    target = Path(task.record, "artifacts", path.relative_to(work))
+    with folder_trees.open_linked(path, [str(work), task.record]) as source:
+        status = os.fstat(source.fileno())
+        if status.st_mtime < since:
+            return
+        with folder_trees.replace_file(target, task.record) as copy:
+            shutil.copyfileobj(source, copy, 1 << 20)
+            copy.flush()
+            os.fchmod(copy.fileno(), status.st_mode & 0o777)
+            os.utime(copy.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def _collected_since(task: Task, node: int, work: Work) -> float | None:
@@ -144,9 +168,11 @@ def set_packages_aside(work: Path, place: Path, packages: Path) -> Path | None:
 
 def _make_collected(task: Task, work: Path) -> None:
     for name in COLLECTED:
-        recorded, local = Path(task.record, "artifacts", name), work / name
+        within = f"artifacts/{name}"
+        recorded, local = Path(task.record, within), work / name
         try:
-            recorded.mkdir(parents=True, exist_ok=True)
+            folder_trees.make(task.record)
+            folder_trees.make_below(task.record, within)
         except OSError as error:
             raise AllranksError(
                 f"cannot write the job's record from this node: {error.strerror}",
@@ -157,36 +183,56 @@ def _make_collected(task: Task, work: Path) -> None:
             local.mkdir(exist_ok=True)
         elif not local.is_symlink() and (local.is_dir() or not local.exists()):
             if local.is_dir():
-                _move_code(local, recorded)
+                _move_code(task, local, within)
             local.symlink_to(recorded)
 
 
-def _move_code(local: Path, recorded: Path) -> None:
-    """Move code that lies in ``local`` to the record, to which the link in its place leads. Files
-    that are there stay: another node put them there, or the ranks of an earlier attempt."""
+def _move_code(task: Task, local: Path, within: str) -> None:
+    """Move code that lies in ``local`` to the path ``within`` the record, to which the link in its
+    place leads. Files that are there stay: another node put them there, or the ranks of an earlier
+    attempt. Nothing goes through links of ranks, which may lead anywhere."""
     for folder, folders, names in folder_trees.walk(local):
-        target = recorded / os.path.relpath(folder, local)
-        if target.is_symlink():  # of ranks: it may lead anywhere
-            folders.clear()
+        inside = os.path.normpath(os.path.join(within, os.path.relpath(folder, local)))
+        try:
+            above, _ = folder_trees.open_parent(task.record, f"{inside}/-", make=True)
+        except NotADirectoryError:
+            folders.clear()  # a link of ranks
             continue
-        target.mkdir(exist_ok=True)
-        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-        for name in (*names, *links):
-            if not os.path.lexists(target / name):
-                # Beside first: another node may do the same.
-                beside = target / f".{secrets.token_hex(8)}.part"
-                shutil.copy2(os.path.join(folder, name), beside, follow_symlinks=False)
-                beside.rename(target / name)
+        try:
+            links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+            for name in (*names, *links):
+                _put_beside(Path(folder, name), above)
+        finally:
+            os.close(above)
     folder_trees.remove(local)
+
+
+def _put_beside(source: Path, above: int) -> None:
+    """Copy a file or link into the open folder, unless something of that name is there."""
+    part = f".{secrets.token_hex(8)}.part"
+    with contextlib.suppress(FileNotFoundError):
+        os.lstat(source.name, dir_fd=above)
+        return
+    try:
+        shutil.copy2(source, f"/proc/self/fd/{above}/{part}", follow_symlinks=False)
+        try:
+            with contextlib.suppress(FileExistsError):  # another node was faster
+                os.link(
+                    part, source.name, src_dir_fd=above, dst_dir_fd=above, follow_symlinks=False
+                )
+        except OSError:  # a file system without links
+            os.rename(part, source.name, src_dir_fd=above, dst_dir_fd=above)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part, dir_fd=above)
 
 
 def _folders(task: Task) -> dict[str, str]:
     """The folders that SageMaker's variables name."""
     folders = {}
     for name in ("model", "data", "tensorboard"):
-        path = Path(task.record, "artifacts", name)
-        path.mkdir(parents=True, exist_ok=True)
-        folders[f"{name}_dir"] = str(path)
+        folder_trees.make_below(task.record, f"artifacts/{name}")
+        folders[f"{name}_dir"] = str(Path(task.record, "artifacts", name))
     return folders
 
 
@@ -221,9 +267,13 @@ def _input(item: InputTask, folder: Path) -> str:
     return str(copy)
 
 
-def _output(output: OutputTask) -> str:
+def _output(output: OutputTask, record: str) -> str:
     if output.uri:
         return output.uri
     path = Path(output.path)
-    (path.parent if output.is_file else path).mkdir(parents=True, exist_ok=True)
+    folder = path.parent if output.is_file else path
+    if folder.is_relative_to(record):
+        folder_trees.make_below(record, str(folder.relative_to(record)))
+    else:
+        folder_trees.make(folder)
     return output.path

@@ -119,16 +119,17 @@ class WorkingFolder:
         nodes = OtherNodes(
             self._task, self._where, self._server, self.is_collected, wait, self._note
         )
-        changes = nodes.changes(mine, lambda: self._send(mine.attempt, wait), doing)
-        merge = node_changes.others(self._where.node, changes)
-        plan = {path: changes[node].paths[path] for path, node in merge.from_node.items()}
-        to_bring = lacking(plan, self._own)
-        from_node = {path: merge.from_node[path] for path in to_bring}
-        size = sum(change.size for change in to_bring.values())
-        self._require_bound(mine.attempt, [size, *(changes[n].over for n in from_node.values())])
-        folders = nodes.folders(from_node)
-        left_out = bring(plan, folders, self._own)
-        nodes.close()
+        with contextlib.closing(nodes):
+            changes = nodes.changes(mine, lambda: self._send(mine.attempt, wait), doing)
+            merge = node_changes.others(self._where.node, changes)
+            plan = {path: changes[node].paths[path] for path, node in merge.from_node.items()}
+            to_bring = lacking(plan, self._own)
+            from_node = {path: merge.from_node[path] for path in to_bring}
+            sizes = [sum(change.size for change in to_bring.values())]
+            sizes += (changes[node].over for node in from_node.values())
+            self._require_bound(mine.attempt, sizes)
+            folders = nodes.folders(from_node)
+            left_out = bring(plan, folders, self._own)
         self._tree.write_changes(mine.without(plan.keys() - set(left_out)))
         copies = copies_of(self._own)
         absent = [path for path in copies if copies[path] is None]
