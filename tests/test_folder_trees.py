@@ -125,6 +125,12 @@ def test_folders_are_made_however_many_are_missing(tmp_path: Path):
             folder_trees.make(tmp_path / taken)
 
 
+def test_where_no_folder_can_be_made(tmp_path: Path):
+    for path in ("/proc/none", "/proc/none/below"):
+        with pytest.raises(FileNotFoundError):
+            folder_trees.make(path)
+
+
 @pytest.mark.slow
 def test_removing_takes_no_longer_than_the_standard_library_does(tmp_path: Path):
     """The best of several, in turn; 2,000 files in 200 folders."""

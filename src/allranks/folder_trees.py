@@ -169,19 +169,20 @@ def files(
 
 def make(path: str | os.PathLike[str]) -> None:
     """Create a folder and those above it. Raises OSError."""
-    missing = [os.fspath(path)]
-    while True:
+    missing, is_above_there = [os.fspath(path)], False
+    while missing:
         try:
             os.mkdir(missing[-1])
         except FileNotFoundError:
+            if is_above_there:  # a file system as /proc
+                raise
             missing.append(os.path.dirname(missing[-1]))
             continue
         except FileExistsError:
             if not os.path.isdir(missing[-1]):
                 raise
         missing.pop()
-        if not missing:
-            return
+        is_above_there = True
 
 
 def open_parent(root: str | Path, path: str, make: bool = False) -> tuple[int, str]:

@@ -36,6 +36,38 @@ STAYS = (
     "print('up', flush=True)\ntime.sleep(200)\n"
 )
 
+# Puts links to a folder that it does not see in the place of all that it may write to.
+ESCAPES = """\
+import contextlib, os, sys
+outside = sys.argv[1]
+record = os.path.dirname(os.path.dirname(os.path.realpath("outputs")))
+deadline = os.environ["ALLRANKS_DEADLINE_FILE"]
+
+def link(path, target):
+    with contextlib.suppress(OSError):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if os.path.lexists(path):
+            os.rename(path, path + ".was")
+        os.symlink(target, path)
+
+os.mkdir("sub")
+for name in ("sub/new", "secret", "outputs/secret"):
+    open(name, "w").write("evil")
+open(".netrc", "w").write("is not kept, which a list says")
+for folder in (record, os.path.dirname(deadline)):
+    for above, _, files in os.walk(folder):
+        for name in files:
+            link(os.path.join(above, name), outside + "/secret")
+link(deadline + ".new", outside + "/secret")
+for path in ("artifacts/work/sub", "artifacts/system_logs", "working-folder/0/work/sub"):
+    link(os.path.join(record, path), outside)
+for number in ("1", "2"):
+    for name in ("work", "work-not-kept", "system_logs"):
+        link(os.path.join(record, "attempts", number, name), outside)
+link(os.path.join(record, "artifacts/outputs/secret"), outside + "/secret")
+sys.exit(1)
+"""
+
 
 @pytest.fixture
 def here(
@@ -474,3 +506,17 @@ def test_under_dockers_command_line(
         until(lambda: not podman.names(), 15)
         service.terminate()
         service.wait(10)
+
+
+def test_no_link_of_a_job_leads_those_outside_to_what_it_does_not_see(
+    here: Allranks, code: Path, tmp_path: Path
+):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("of the owner")
+    (code / "escapes.py").write_text(ESCAPES)
+    words = ("--name", "escapes", "--max-attempts", 2, *IN_IMAGE, "--keep-work", "all")
+    here("run", *words, "--", "python", "escapes.py", outside, timeout=90)
+    assert {path.name: path.read_text() for path in outside.iterdir()} == {"secret": "of the owner"}
+    assert "owner" not in here("job", "logs", "escapes", "--attempt", 1).stdout
+    assert show(here, "escapes")["status"] == "Failed"

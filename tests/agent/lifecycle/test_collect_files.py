@@ -301,7 +301,7 @@ def test_a_folder_that_may_not_be_changed(work, task, monkeypatch):
     (work / "model.pt").write_text("m")
     inode = (work / "model.pt").stat().st_ino
 
-    def refused(*_: object) -> None:
+    def refused(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(collect_files.os, "rename", refused)

@@ -17,6 +17,7 @@ from allranks.agent.environments.uv import Say, Wait, program
 from allranks.agent.environments.virtual_environments import EnvironmentCache
 from allranks.core.environments.activation import activated, kept
 from allranks.core.plan import Recipe, Task
+from allranks.folder_trees import replace_file
 
 _LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
 
@@ -80,8 +81,9 @@ def copy_log(task: Task, node: int, log: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):
             if log.stat().st_mtime >= began:
                 logs = Path(task.record, "artifacts", "system_logs")
-                logs.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(log, logs / f"environment_node_{node}.txt")
+                target = logs / f"environment_node_{node}.txt"
+                with log.open("rb") as source, replace_file(target, task.record) as copy:
+                    shutil.copyfileobj(source, copy)
 
 
 def _without_virtual_environments(base: Mapping[str, str]) -> dict[str, str]:

@@ -115,10 +115,10 @@ def set_aside(task: Task, node: int, attempt: int) -> None:
         kept.rename(target)
         return
     listed = Path(task.record, "attempts", str(attempt - 1), "work", f"node-{node}.txt")
-    listed.parent.mkdir(parents=True, exist_ok=True)
     files = sorted(_walk(kept, [], []))
     lines = (f"{status.st_size:>15,}  {printable(path)}\n" for path, status in files)
-    listed.write_text("".join(lines))
+    with folder_trees.replace_file(listed, task.record) as file:
+        file.write("".join(lines).encode())
     if kept.is_symlink():
         kept.unlink()
     else:
@@ -172,7 +172,7 @@ def keep(
         return Summary()
     changes = _find_changes(work, before)
     choice = choose(changes.files, task.keep_work)
-    mover = _Mover(work, _kept_folder(task, node, "artifacts"), tick, stay)
+    mover = _Mover(work, _kept_folder(task, node, "artifacts"), task.record, tick, stay)
     moved, failed = _move_all(mover, choice.kept, changes.links)
     missed = [
         Missed(Why.LIMIT, choice.too_large),
@@ -184,9 +184,11 @@ def keep(
     ]
     if lines := list_missed(missed):
         target = Path(task.record, "attempts", str(attempt), NOT_KEPT, f"node-{node}.txt")
-        with contextlib.suppress(OSError):  # a full disk: the summary has the largest
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(lines)
+        with (
+            contextlib.suppress(OSError),  # a full disk: the summary has the largest
+            folder_trees.replace_file(target, task.record) as file,
+        ):
+            file.write(lines.encode())
     return Summary(len(moved), sum(file.size for file in moved), left_out(missed))
 
 
@@ -283,55 +285,79 @@ def _move_all(
 
 
 class _Mover:
-    """Moves files to the same paths below ``target``, created with the first of them; files
-    that ``stay`` are linked, or copied."""
+    """Moves files to the same paths below ``target``, which is in the ``record`` and created with
+    the first of them; files that ``stay`` are linked, or copied. Ranks know these folders, and
+    could have put links there: none is followed."""
 
-    def __init__(self, work: Path, target: Path, tick: Callable[[], None], stay: bool) -> None:
+    def __init__(
+        self, work: Path, target: Path, record: str, tick: Callable[[], None], stay: bool
+    ) -> None:
         self._work, self._target, self._tick, self._stay = work, target, tick, stay
-        self._made: set[str] = set()
+        self._record, self._within = record, str(target.relative_to(record))
+        self._is_made = False
 
     def move(self, path: str) -> None:
         self._tick()
-        folder = os.path.dirname(path)
-        if folder not in self._made:
-            self._make(folder)
-        source, target = self._work / path, self._target / path
+        if not self._is_made:
+            self._make()
+        source, name = folder_trees.open_parent(self._work, path)
+        try:
+            target, _ = folder_trees.open_parent(self._record, f"{self._within}/{path}", make=True)
+            try:
+                self._move(name, source, target)
+            finally:
+                os.close(target)
+        finally:
+            os.close(source)
+
+    def _move(self, name: str, source: int, target: int) -> None:
+        """From one open folder to another."""
         if not self._stay:
             with contextlib.suppress(OSError):
-                os.rename(source, target)
+                os.rename(name, name, src_dir_fd=source, dst_dir_fd=target)
                 return
         try:  # files of a read-only folder can still be linked
-            os.link(source, target, follow_symlinks=False)
+            os.link(name, name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
         except OSError:
-            if not (target.exists() and target.samefile(source)):
-                self._copy(source, target)
+            if not _is_same(name, source, target):
+                self._copy(name, source, target)
 
-    def _make(self, folder: str) -> None:
-        if not self._made:
-            for path in (self._target.parent, self._target):
-                # Ranks know the record's path and could have put a link there.
-                if path.is_symlink():
-                    path.unlink()
-                path.mkdir(parents=True, exist_ok=True)
-        folder_trees.make(self._target / folder)
-        self._made.add(folder)
+    def _make(self) -> None:
+        folder_trees.make(self._record)
+        for path in (self._target.parent, self._target):
+            above, name = folder_trees.open_parent(
+                self._record, str(path.relative_to(self._record)), make=True
+            )
+            try:
+                with contextlib.suppress(OSError):
+                    os.readlink(name, dir_fd=above)
+                    os.unlink(name, dir_fd=above)
+            finally:
+                os.close(above)
+        folder_trees.make_below(self._record, self._within)
+        self._is_made = True
 
-    def _copy(self, source: Path, target: Path) -> None:
+    def _copy(self, name: str, source: int, target: int) -> None:
         """Copy atomically; sparse files stay sparse."""
-        if source.is_symlink():
-            target.symlink_to(os.readlink(source))
+        with contextlib.suppress(OSError):  # not a link
+            os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
             return
-        temporary = self._target / f".{os.getpid()}.part"
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        part = f".{os.urandom(8).hex()}.part"
+        flags = os.O_NOFOLLOW | os.O_CLOEXEC
+        written = os.open(part, flags | os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=target)
         try:
-            with open(os.open(source, flags), "rb") as file, temporary.open("wb") as copy:
+            with (
+                open(written, "wb") as copy,
+                open(os.open(name, flags | os.O_NONBLOCK, dir_fd=source), "rb") as file,
+            ):
                 self._copy_data(file.fileno(), copy.fileno())
                 status = os.fstat(file.fileno())
                 os.fchmod(copy.fileno(), stat.S_IMODE(status.st_mode) & 0o777)
                 os.utime(copy.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
-            temporary.replace(target)
+            os.replace(part, name, src_dir_fd=target, dst_dir_fd=target)
         finally:
-            temporary.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(part, dir_fd=target)
 
     def _copy_data(self, source: int, target: int) -> None:
         size, at = os.fstat(source).st_size, 0
@@ -350,3 +376,11 @@ class _Mover:
                     written += os.pwrite(target, piece[written:], at + written)
                 at += len(piece)
         os.ftruncate(target, size)
+
+
+def _is_same(name: str, *folders: int) -> bool:
+    """Whether the name is that of one file in these open folders."""
+    with contextlib.suppress(FileNotFoundError):
+        one, other = (os.stat(name, dir_fd=folder, follow_symlinks=False) for folder in folders)
+        return os.path.samestat(one, other)
+    return False

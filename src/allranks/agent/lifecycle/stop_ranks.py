@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from allranks import folder_trees
 from allranks.agent.launch.mpi_ranks import MpiRanks, is_listening
 from allranks.agent.launch.stage import Stage
 from allranks.agent.processes.keeper import has_others
@@ -32,9 +33,11 @@ def grace(why: Reason, clocks: Clocks) -> float:
 def write_deadline(folder: Path, seconds: float, why: Reason) -> None:
     """Write when SIGKILL follows, and why, for ranks that read it when they get SIGTERM."""
     path = folder / rank_variables.DEADLINE
-    with contextlib.suppress(OSError):  # a full disk must not prevent stopping
-        path.with_suffix(".new").write_text(f"{time.time() + seconds:.3f} {why}\n")
-        path.with_suffix(".new").replace(path)
+    with (
+        contextlib.suppress(OSError),  # a full disk must not prevent stopping
+        folder_trees.replace_file(path, below=folder) as file,
+    ):
+        file.write(f"{time.time() + seconds:.3f} {why}\n".encode())
 
 
 def end_ranks(running: Running, inbox: Inbox, until: float) -> Iterator[Ended]:

@@ -71,9 +71,11 @@ def keep(folder: Path, task: Task, where: AgentIdentity) -> str:
     disk. Return where it is, as an addition to a message; '' if its disk goes with the agent."""
     if task.sends_files:
         return _keep_beside(folder) if where.own_disk else ""
-    target = Path(task.record, "unsaved", f"node-{where.node}", folder.name)
+    within = f"unsaved/node-{where.node}"
+    target = Path(task.record, within, folder.name)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        folder_trees.make(task.record)
+        folder_trees.make_below(task.record, within)
         folder_trees.remove(target, ignore_errors=True)  # of an earlier attempt
         folder.rename(target)
     except OSError:

@@ -51,8 +51,11 @@ class OtherJob(NamedTuple):
         note = json.dumps({"port": self.port, "job": job, "at": time.time()})
         for folder in self.folders if self.is_store else ():
             # OSError: the attempt has ended, or its folder is not visible here.
-            with contextlib.suppress(OSError):
-                Path(folder, _NOTE).write_text(note)
+            with (
+                contextlib.suppress(OSError),
+                folder_trees.open_file(Path(folder, _NOTE), "wb") as file,
+            ):
+                file.write(note.encode())
 
 
 def joined_by(folder: Path, at: float) -> tuple[str, int] | None:

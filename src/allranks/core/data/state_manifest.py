@@ -56,7 +56,7 @@ class Todo(StrEnum):
     FORGET = "forget"
 
 
-def own(node: int) -> str:
+def own(node: int | str) -> str:
     """The part of a state that is the node's own."""
     return f"node-{node}"
 

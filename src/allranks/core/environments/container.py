@@ -12,6 +12,8 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from allranks.core.data.state_manifest import own
+from allranks.core.data.working_set import FILES
 from allranks.core.plan import Container, Task
 
 # Programs that run containers, and how each hands all GPUs on; which of them the ranks see is said
@@ -47,7 +49,13 @@ def mounts(task: Task, folder: str, ours: str) -> list[Mount]:
     the programs of allranks."""
     node = posixpath.dirname(folder)
     needed = [Mount(ours), Mount(folder, True), Mount(f"{node}/state", True)]
-    needed += [Mount(task.record, True), Mount(task.in_place or f"{node}/working", True)]
+    # What is beside these the agent and the server write: links there would lead them outside.
+    needed += [Mount(task.record), Mount(f"{task.record}/artifacts", True)]
+    working = f"{node}/working"
+    files = f"{working}/{own(posixpath.basename(node))}/{FILES}"
+    needed += (
+        [Mount(task.in_place, True)] if task.in_place else [Mount(working), Mount(files, True)]
+    )
     if task.recipe is not None:
         needed.append(Mount(task.environments))
     mounted = [item for item in task.inputs if item.mode not in ("download", "stream")]
@@ -65,8 +73,7 @@ def mounts(task: Task, folder: str, ours: str) -> list[Mount]:
 
 
 def visible(task: Task, folder: str) -> list[str]:
-    """The folders of the node that ranks see; see ``mounts``. None of them is in another, where
-    ranks could put a link in its place."""
+    """The folders of the node that ranks see; see ``mounts``. None of them is in another."""
     if task.container is None:
         return ["/"]
     paths = [path for path, _ in mounts(task, folder, folder)]
