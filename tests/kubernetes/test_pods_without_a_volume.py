@@ -120,13 +120,15 @@ def test_a_gang_that_loses_a_pod_finds_its_state_and_its_outputs(
         "import os, pathlib\n"
         "mine = pathlib.Path('outputs', 'attempts-' + os.environ['RANK'])\n"
         "mine.write_text(mine.read_text() + 'x' if mine.exists() else 'x')\n"
+        "first = pathlib.Path('outputs', 'attempts-0')\n"
+        "assert first.exists() or os.environ['ALLRANKS_ATTEMPT'] == '1', 'rank 0 wrote it'\n"
     )
     words = ("run", "--name", "again", "-c", "there", "-n", 2, "--max-attempts", 2, "--detach")
     assert there(*words, "--", "python", "-c", kept + COUNTS, 60).returncode == 0
     until(lambda: "step 20\n" in there("job", "logs", "again", "--rank", 1).stdout, 60)
     # Sent while it runs.
     sent = home / "jobs" / "again" / "artifacts" / "outputs"
-    until(lambda: sorted(path.name for path in sent.iterdir()) == ["attempts-0", "attempts-1"])
+    until(lambda: sorted(path.name for path in sent.glob("*")) == ["attempts-0", "attempts-1"])
     name = pods(kubernetes, namespace)[1]["metadata"]["name"]
     kubernetes.delete(f"api/v1/namespaces/{namespace}/pods/{name}")
     until(lambda: shown(there, "again")["launches"] == 2, 90)

@@ -223,8 +223,9 @@ def _services(
     stacks = Stacks(home, wakeups)
     states = States(home, records)
     hangs = Hangs(stacks)
-    node_files = NodeFiles(home, records)
-    working_folders = WorkingFolders(home, blobs, work_limit())
+    limit = work_limit()
+    node_files = NodeFiles(home, records, limit)
+    working_folders = WorkingFolders(home, blobs, limit)
     loops = Loops(
         LoopServices(
             home=home,

@@ -33,6 +33,30 @@ def test_where_several_changed_it_each_keeps_its_own():
     assert others(2, found) == ({"a": 0, "b": 1}, ())
 
 
+def test_what_several_changed_once_stays_the_own_file_of_each():
+    """Such as a log of each node: if node 0 alone has written to it since, node 1's lines stay."""
+    logs = {0: told(log=FIRST), 1: told(log=SECOND)}
+    before = {n: each.keeping(others(n, logs).apart) for n, each in logs.items()}
+    there = Change(0, "file", 9, 200)
+    grown = {
+        0: told(**changes_since(before[0], {"log": there}, ())),
+        1: told(**changes_since(before[1], {"log": SECOND}, ())),
+        2: told(),
+    }
+    assert grown[0].paths["log"] == there._replace(attempt=2, apart=True)
+    assert all(others(n, grown) == ({}, ("log",)) for n in (0, 1))
+    assert others(2, grown).from_node == {"log": 0}
+    # The third one changes its copy.
+    grown[2] = told(log=there._replace(attempt=3, size=10))
+    assert all(others(n, grown) == ({}, ("log",)) for n in range(3))
+    # Once all have removed it, it is as any other.
+    gone = {n: told(log=Change(3, GONE, apart=True)) for n in range(2)}
+    assert others(0, gone) == ({}, ())
+    assert not gone[0].keeping(()).paths["log"].apart
+    # A node that comes anew has none.
+    assert others(1, {0: grown[0], 1: told()}).from_node == {"log": 0}
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -45,6 +69,7 @@ def test_where_several_changed_it_each_keeps_its_own():
         b'{"paths": {"x": [1, "device", 1, 1, ""]}}',
         b'{"paths": {"x": [1e400, "file", 1, 1, ""]}}',
         b'{"paths": {"x": [1, "file"]}, "over": "much"}',
+        b'{"paths": {"x": [1, "file", 1, 1, "", 1]}}',
         b'{"paths": {"x": 1}}',
         b'{"paths": {}, "more": 1}',
     ],
@@ -73,6 +98,8 @@ class Model:
         self.before = [NodeChanges() for _ in range(nodes)]
         self.removed = [set[str]() for _ in range(nodes)]
         self.touched = [set[str]() for _ in range(nodes)]
+        # The nodes that keep files of their own at a path.
+        self.apart = dict[str, set[int]]()
 
     def change(self, node: int, path: str, remove: bool) -> None:
         if remove and path not in self.seen[node]:
@@ -102,8 +129,11 @@ class Model:
         for path in {path for each in self.touched for path in each}:
             by = [node for node in nodes if path in self.touched[node]]
             first = min(by, key=lambda node: (path not in self.seen[node], node))
+            keep = self.apart.get(path, set()).union(by)
+            stay = len(keep) > 1 and any(path in self.seen[node] for node in keep)
+            self.apart[path] = keep if stay else set()
             for node in nodes:
-                if node not in by:
+                if node not in keep:
                     expected[node].pop(path, None)
                     if path in self.seen[first]:
                         expected[node][path] = self.seen[first][path]
@@ -116,7 +146,7 @@ class Model:
                 self.seen[node].pop(path, None)
                 if made[source].paths[path].what != GONE:
                     self.seen[node][path] = made[source].paths[path].mtime_ns
-            self.before[node] = made[node].without(found.from_node)
+            self.before[node] = made[node].without(found.from_node).keeping(found.apart)
             self.removed[node], self.touched[node] = set(), set()
             self.began[node] = dict(self.seen[node])
         assert self.seen == expected

@@ -82,10 +82,13 @@ def test_a_restart_elsewhere_finds_what_a_failed_job_left(tmp_path: Path):
         assert printed(home, "j-r2") == "begins at 1\n2\n"
 
 
-# Rank 0 alone saves, as on a shared disk.
+# Rank 0 alone saves, as on a shared disk: beside the script, and as Azure's examples do.
 TRAIN = (
-    'n=$(cat ckpt 2>/dev/null || echo 0); echo "rank $RANK starts at $n"; echo $RANK > own; '
-    "[ $RANK = 1 ] || { rm -f old-*; echo $((n + 1)) > ckpt; touch old-$n; }; "
+    "read n < ckpt || n=0; read m < outputs/ckpt || m=0; read o < ${{outputs.o}}/d/ckpt || o=0; "
+    'echo "rank $RANK starts at $n $m $o"; echo $RANK | tee outputs/own > own; '
+    "[ $RANK = 1 ] || { rm -f old-* outputs/old-*; mkdir -p ${{outputs.o}}/d; "
+    "echo $((n + 1)) | tee outputs/ckpt ${{outputs.o}}/d/ckpt > ckpt; "
+    "touch outputs/old-$n old-$n; }; "
     "until [ -e go-$ALLRANKS_ATTEMPT ]; do sleep 0.05; done; [ $RANK = 1 ] && sleep 600; exit 3"
 )
 
@@ -93,7 +96,7 @@ TRAIN = (
 @pytest.mark.slow
 @pytest.mark.parametrize("mixed", [False, True])
 def test_what_one_node_changed_is_there_for_all_nodes_without_a_shared_disk(
-    tmp_path: Path, mixed: bool
+    tmp_path: Path, mixed: bool, request: pytest.FixtureRequest
 ):
     """In the same agents, in the next launch, and in a restart."""
     if not can_hide():
@@ -103,13 +106,18 @@ def test_what_one_node_changed_is_there_for_all_nodes_without_a_shared_disk(
 
     def starts(job: str, attempt: int) -> list[str]:
         until(lambda: printed_by_all(job, attempt).count("starts at") == 2)
-        return sorted(line for line in printed_by_all(job, attempt).splitlines() if "at" in line)
+        lines = printed_by_all(job, attempt).splitlines()
+        return sorted(line for line in lines if "starts at" in line)
+
+    def at(step: int) -> list[str]:
+        return [f"rank {rank} starts at {step} {step} {step}" for rank in (0, 1)]
 
     def printed_by_all(job: str, attempt: int) -> str:
         logs = (home / "jobs" / job / f"attempts/{attempt}/user_logs").glob("*")
         return "\n".join(log.read_text() for log in logs)
 
     def launched(nodes: Nodes) -> list[Path]:
+        request.addfinalizer(nodes.kill)
         folders = [nodes.folder(node) for node in (0, 1)]
         if mixed:
             folders[0] = home / "nodes" / f"{nodes.job}.{nodes.launch}" / "0"
@@ -122,19 +130,21 @@ def test_what_one_node_changed_is_there_for_all_nodes_without_a_shared_disk(
 
     with served(home, kind, look=0.1, lease=5.0) as server:
         distribution = {"type": "pytorch", "process_count_per_instance": 1}
-        submit(server, TRAIN, 2, retry={"max_attempts": 3}, distribution=distribution)
+        more = {"distribution": distribution, "outputs": {"o": {}}}
+        submit(server, TRAIN, 2, retry={"max_attempts": 3}, **more)
         first = Nodes(server, tmp_path / "nodes", "j")
         works = launched(first)
-        assert starts("j", 1) == ["rank 0 starts at 0", "rank 1 starts at 0"]
+        assert starts("j", 1) == at(0)
         (works[0] / "go-1").touch()
-        assert starts("j", 2) == ["rank 0 starts at 1", "rank 1 starts at 1"]
+        assert starts("j", 2) == at(1)
         until(lambda: {"node-0/work/ckpt", "node-0/work/old-1"} <= sent(home, "j").keys())
+        until(lambda: os.path.exists(home / "jobs/j/artifacts/outputs/old-1"))
         until(lambda: "node-0/work/old-0" not in sent(home, "j"))
         first.kill()
         until(lambda: job_of(server)["launches"] == 2)
         second = Nodes(server, tmp_path / "nodes", "j", 2)
         works = launched(second)
-        assert starts("j", 3) == ["rank 0 starts at 2", "rank 1 starts at 2"]
+        assert starts("j", 3) == at(2)
         assert sorted(os.listdir(works[1])) == [
             "ckpt",
             "go-1",
@@ -144,7 +154,15 @@ def test_what_one_node_changed_is_there_for_all_nodes_without_a_shared_disk(
             "own",
         ]
         assert (works[1] / "own").read_text() == "1\n"
+        if not mixed:  # that of the home has one folder for both
+            assert (works[1] / "outputs/own").read_text() == "1\n"
+        assert sorted(os.listdir(works[1] / "outputs")) == ["ckpt", "old-1", "own"]
+        events = server.people.get("/api/v1/jobs/j/events").json()
+        notes = [event["data"].get("message", "") for event in events]
+        source = "the nodes on the disk of the home" if mixed else "node 0"
+        assert any(f"of {source}: named-outputs/o/d/ckpt, outputs/ckpt" in n for n in notes), notes
         until(lambda: "node-0/work/old-2" in sent(home, "j"))  # it is written last
+        until(lambda: os.path.exists(home / "jobs/j/artifacts/outputs/old-2"))
         second.kill()
         server.people.post("/api/v1/jobs/j/cancel")
         until(lambda: job_of(server)["ended_at"])
@@ -153,7 +171,7 @@ def test_what_one_node_changed_is_there_for_all_nodes_without_a_shared_disk(
         until(lambda: job_of(server, "j-r2")["status"] == "Provisioning")
         third = Nodes(server, tmp_path / "more nodes", "j-r2")
         launched(third)
-        assert starts("j-r2", 1) == ["rank 0 starts at 3", "rank 1 starts at 3"]
+        assert starts("j-r2", 1) == at(3)
         third.kill()
 
 

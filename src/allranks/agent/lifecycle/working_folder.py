@@ -130,7 +130,8 @@ class WorkingFolder:
             self._require_bound(mine.attempt, sizes)
             folders = nodes.folders(from_node)
             left_out = bring(plan, folders, self._own)
-        self._tree.write_changes(mine.without(plan.keys() - set(left_out)))
+        kept = mine.without(plan.keys() - set(left_out)).keeping(merge.apart)
+        self._tree.write_changes(kept)
         copies = copies_of(self._own)
         absent = [path for path in copies if copies[path] is None]
         files = {path: file for path, file in {**self._code, **copies}.items() if file is not None}

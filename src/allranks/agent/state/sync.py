@@ -52,8 +52,9 @@ class Work(NamedTuple):
 
 class Sync:
     """Synchronizes ``tree`` through ``wire``. ``note`` receives each message for the record
-    once. ``name``: what messages call the folder. ``sends``: nobody else changes it, so what lies
-    here holds over what the server has, even if that was restored from a backup."""
+    once. ``name``: what messages call the folder. ``sends``: while ranks run nobody else changes
+    it, so what lies here holds over what the server has, even if that was restored from a
+    backup."""
 
     def __init__(
         self,
@@ -87,6 +88,8 @@ class Sync:
         self._surprised = False
         # Whether the server has changes that are not part of a version yet.
         self.due = False
+        # Whether the server has changed what lies here since: it has other nodes' files.
+        self._yields = False
 
     def uneven(self, sizes: Set[int]) -> list[str]:
         """What to say of files that were not written together, see ``uneven_sets``."""
@@ -108,9 +111,12 @@ class Sync:
         Raises AllranksError, OSError."""
         began, fetched = time.monotonic(), 0
         for _ in range(1 + state_versions.KEPT):
+            before = self._revision
             self._exchange([], same=False)
+            self._yields = self._revision >= before  # else it was restored from a backup
             scan = self._tree.scan()
             work = self._work(scan, True)
+            self._yields = False
             # No rank is running, and removed files may be in the way of new ones.
             self._remove(work.remove, scan.files)
             try:
@@ -254,7 +260,8 @@ class Sync:
                 here = Here.SAME
             mtime_ns = files[path].mtime_ns if path in files else 0
             action = todo(head, synced.entry if synced else None, here, mtime_ns)
-            if self._sends and here is not Here.ABSENT and action is not Todo.NOTHING:
+            yields = here is Here.ABSENT or (here is Here.SAME and self._yields)
+            if self._sends and action is not Todo.NOTHING and not yields:
                 action = Todo.SEND
             if action is Todo.FORGET:
                 del self._synced[path]

@@ -2,7 +2,8 @@
 
 Each node has a working folder of its own. Before the ranks of an attempt start, each node says what
 its ranks made, changed or removed, and in which attempt they did so last. Then all nodes decide by
-the same function: whoever changed a path last keeps what it has, and the others get that.
+the same function: whoever changed a path last keeps what it has, and the others get that. Nodes
+that changed it in the same attempt keep their own from then on: it may be a log of each node.
 """
 
 from __future__ import annotations
@@ -21,13 +22,18 @@ MOST = 256 << 20
 
 class Change(NamedTuple):
     """What ranks did to a path in that ``attempt``, and not since: there is a `file` or a `link`,
-    or it is `gone`."""
+    or it is `gone`. ``apart``: several nodes changed it in one attempt, this one and others."""
 
     attempt: int
     what: str
     size: int = 0
     mtime_ns: int = 0
     target: str = ""
+    apart: bool = False
+
+    def is_as(self, other: Change) -> bool:
+        """Whether both left the same, in whatever attempt."""
+        return self[1:5] == other[1:5]
 
 
 class NodeChanges(NamedTuple):
@@ -65,6 +71,12 @@ class NodeChanges(NamedTuple):
             paths={p: change for p, change in self.paths.items() if p not in paths}
         )
 
+    def keeping(self, apart: Collection[str]) -> NodeChanges:
+        """For a node that keeps its own files at the paths that stay ``apart``."""
+        return self._replace(
+            paths={p: change._replace(apart=p in apart) for p, change in self.paths.items()}
+        )
+
     def as_earlier(self, last: int) -> NodeChanges:
         """For a job that goes on after attempt ``last`` of this one."""
         paths = {
@@ -78,6 +90,7 @@ def _is_well(item: tuple[str, Change]) -> bool:
     path, change = item
     numbers = (change.attempt, change.size, change.mtime_ns)
     plain = all(type(number) is int for number in numbers) and isinstance(change.target, str)
+    plain = plain and isinstance(change.apart, bool)
     is_place = is_path(f"work/{path}") and is_carried(path)
     return is_place and plain and change.what in ("file", "link", GONE)
 
@@ -87,18 +100,18 @@ def changes_since(
 ) -> dict[str, Change]:
     """The changes of a node that is known to have had those ``before`` as its last attempt began:
     what is ``there``, of whatever attempt, and what is ``gone``."""
-    made = {**there, **{path: Change(0, GONE) for path in gone}}
+    made, paths = {**there, **{path: Change(0, GONE) for path in gone}}, before.paths
     return {
-        path: before.paths[path]
-        if path in before.paths and before.paths[path][1:] == change[1:]
-        else change._replace(attempt=before.attempt)
+        path: paths[path]
+        if path in paths and paths[path].is_as(change)
+        else change._replace(attempt=before.attempt, apart=path in paths and paths[path].apart)
         for path, change in made.items()
     }
 
 
 class Others(NamedTuple):
     """What a node gets: the node that each path comes ``from_node``; and the paths that stay
-    ``apart``, because another node changed them in the same attempt."""
+    ``apart``, because another node changed them in the same attempt, now or before."""
 
     from_node: Mapping[str, int]
     apart: tuple[str, ...] = ()
@@ -116,13 +129,14 @@ def others(node: int, changes: Mapping[int, NodeChanges]) -> Others:
     from_node = {
         path: -source
         for path, (attempt, _, source) in newest.items()
-        if path not in own or own[path].attempt < attempt
+        if path not in own or (own[path].attempt < attempt and not own[path].apart)
     }
     apart = {
         path
         for other, made in changes.items()
         for path, change in (made.paths.items() if other != node else ())
         if path in own and path not in from_node
-        if change.attempt == own[path].attempt and not change.what == own[path].what == GONE
+        if change.attempt == own[path].attempt or change.apart or own[path].apart
+        if not change.what == own[path].what == GONE
     }
     return Others(from_node, tuple(sorted(apart)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from allranks.core.data.state_manifest import own
+from allranks.core.data.working_set import is_carried
 
 # The folders of a job's record that nodes write, relative to it. The server writes the others.
 WRITTEN = (
@@ -19,6 +20,10 @@ _FREE = re.compile(
     r"|artifacts/work\Z|attempts/[0-9]{1,6}(/work)?\Z",
     re.DOTALL,
 )
+# Of these, nodes that share a disk find one another's.
+_OF_ALL = re.compile(
+    r"(artifacts/(outputs|logs|model|data|tensorboard)|named-outputs)/.", re.DOTALL
+)
 
 
 def parts(node: int) -> tuple[str, ...]:
@@ -32,3 +37,13 @@ def may_write(path: str, node: int) -> bool:
         return True
     of_node = (f"artifacts/system_logs/environment_node_{node}.txt", f"unbrought/node-{node}")
     return path in of_node or path.startswith(f"{of_node[1]}/")
+
+
+def is_for_all(path: str) -> bool:
+    """Whether the next attempt finds that path of a node's on all nodes."""
+    return _OF_ALL.match(path) is not None and is_carried(path)
+
+
+def shown(path: str) -> str:
+    """Such a path as ranks know it."""
+    return path.removeprefix("artifacts/")

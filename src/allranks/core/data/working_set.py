@@ -109,13 +109,17 @@ def sentence(
     shown = f", newest {printable(newest.path)}" if newest else ""
     own = f"{' and '.join(parts)} of the working folder{shown}" if parts else ""
     come = [
-        f"{counted(len(paths), 'change')} of node {node}: {_names(sorted(paths))}"
+        f"{counted(len(paths), 'change')} of {_of(node)}: {_names(sorted(paths))}"
         for node, paths in sorted(others.items())
     ]
     kept = [f"changed by several nodes, so each keeps its own: {_names([*apart])}"] if apart else []
     return start + (
         "; ".join([*([own] if own else []), *come, *kept]) or "no files of earlier ones"
     )
+
+
+def _of(node: int) -> str:
+    return f"node {node}" if node >= 0 else "the nodes on the disk of the home"
 
 
 def unfinished_sentence(attempt: int, paths: Iterable[str], held: Iterable[str]) -> str:

@@ -15,18 +15,21 @@ import secrets
 import shutil
 import stat
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks import folder_trees
 from allranks.core.data import state_manifest
-from allranks.core.data.node_files import may_write
+from allranks.core.data.node_files import is_for_all, may_write
 from allranks.core.data.state_manifest import Entries, Entry, own, stays_inside
 from allranks.core.data.working_set import ELSEWHERE
 from allranks.core.job.output_places import on_server
 from allranks.core.plan import Task
 from allranks.errors import Conflict, MissingCode, NotFound, UsageError
+from allranks.events import Kind
+from allranks.server.assets import others_outputs
+from allranks.server.assets.others_outputs import HOME
 from allranks.server.assets.state_folders import entry_of, put_of, require_live
 from allranks.settings import Home
 from allranks.statuses import TERMINAL
@@ -54,11 +57,15 @@ class NodeFiles:
     """The files that nodes of live jobs have sent. Thread-safe. Beside the working folders, where
     those of ended jobs are collected as garbage."""
 
-    def __init__(self, home: Home, records: Records) -> None:
+    def __init__(self, home: Home, records: Records, limit: int) -> None:
         self._nodes, self._jobs, self._records = home.nodes, home.jobs, records
+        self._limit = limit
         self._data = home.data  # may be a link to a larger disk
         self._states: dict[Path, State] = {}
         self._lock = threading.Lock()
+        # The attempt in which each node's files last had the others'.
+        self._given: dict[Path, int] = {}
+        self._giving = threading.Lock()
 
     def allowed(self, row: JobRow, launch: int, node: int) -> State:
         """The files that a node of the job may write. Raises Unauthorized for lost nodes and ended
@@ -66,8 +73,11 @@ class NodeFiles:
         require_live(row, launch, node)
         if not row.plan.task.is_received:
             raise UsageError("the nodes of this job share the server's disk", hint="leave it out")
+        return self._state(row, str(node))
+
+    def _state(self, row: JobRow, name: str) -> State:
         with self._lock:
-            folder = self._folder(row) / str(node)
+            folder = self._folder(row) / name
             return self._states.setdefault(folder, State(folder))
 
     def begin(self, task: Task, record: Path, entries: Entries) -> None:
@@ -75,29 +85,18 @@ class NodeFiles:
         node wrote which. Raises OSError."""
         self.delete(task.job)
         for node in range(task.nodes):
-            _fill(State(self._nodes / files_of(task.job) / str(node)), node, record, entries)
+            state = State(self._nodes / files_of(task.job) / str(node))
+            _fill(state, node, record, entries)
+            others_outputs.take_as_copies(state, node)
 
     def note_start(self, row: JobRow, node: int, own_disk: bool) -> None:
-        """A node of the launch starts, on a disk of its own or on that of the home. What nodes
-        wrote to the home in an earlier launch is in the record alone: a node with a disk of its own
-        then gets it from there. Raises OSError."""
+        """A node of the launch starts, on a disk of its own or on that of the home. Raises
+        OSError."""
         if not row.plan.task.may_send:
             return
-        folder = self._folder(row)
-        written = folder / _WRITTEN
-        if not own_disk:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            written.touch()
-            return
-        agents = self._nodes / row.key / str(node)
-        agents.mkdir(parents=True, exist_ok=True, mode=0o700)
-        (agents / ELSEWHERE).touch()
-        if row.record.launch > 1 and written.exists():
-            with self._lock:
-                self._states.pop(folder / str(node), None)
-            shutil.rmtree(folder / str(node), ignore_errors=True)
-            record = self._jobs / row.name
-            _fill(State(folder / str(node)), node, record, files_in(record))
+        mark = self._nodes / row.key / str(node) / ELSEWHERE if own_disk else self._written(row)
+        mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        mark.touch()
 
     def delete(self, job: str) -> None:
         """Delete what is kept of a job's nodes."""
@@ -112,6 +111,7 @@ class NodeFiles:
         between gets them again. Those that another node's file prevents are left out."""
         if int(report["attempt"]) != row.record.attempt:
             raise Conflict("another attempt writes the job's files", hint="leave")
+        self._give(row, state, node)
         puts = [_put(each, node) for each in report["puts"]]
         for path, _, entry in puts:
             if entry and entry.what == "file" and not state.content(entry.sha256).exists():
@@ -133,6 +133,55 @@ class NodeFiles:
             answer["entries"] = state_manifest.pack(made.entries)
         return answer
 
+    def _give(self, row: JobRow, state: State, node: int) -> None:
+        """Give a node the others' outputs, before its ranks start. Raises Conflict if they are too
+        large, and OSError."""
+        attempt, task, folder = row.record.attempt, row.plan.task, self._folder(row)
+        if attempt == 1 or task.nodes == 1 or self._given.get(state.folder) == attempt:
+            return
+        with self._giving:
+            states = {n: self._state(row, str(n)) for n in range(task.nodes)}
+            if self._written(row).exists():
+                states[HOME] = self._state(row, "home")
+            if others_outputs.begun(folder) != attempt:
+                removed = self._take_home(row, states) if HOME in states else set[str]()
+                others_outputs.begin(folder, states, attempt, removed)
+            notes = others_outputs.give(folder, states, node, self._limit, _link)
+            self._given[state.folder] = attempt
+        for message in notes:
+            data = {"about": "files", "message": message}
+            self._records.append(row.name, [row.event(Kind.NOTE, node=node, data=data)])
+
+    def _take_home(self, row: JobRow, states: Mapping[int, State]) -> set[str]:
+        """Take what nodes on the disk of the home have written to the record, as if a node had sent
+        it. Return what they removed there. Raises OSError."""
+        task, home, record = row.plan.task, states[HOME], self._jobs / row.name
+        known = dict[str, list[Entry]]()
+        for node, state in states.items():
+            for path, entry in others_outputs.entries_of(state, node).items():
+                known.setdefault(path, []).append(entry)
+
+        def is_new(path: str, status: os.stat_result) -> bool:
+            now = (status.st_size, status.st_mtime_ns)
+            same = (now == (each.size, each.mtime_ns) for each in known.get(path, ()))
+            return is_for_all(path) and not stat.S_ISDIR(status.st_mode) and not any(same)
+
+        new = {
+            path: entry
+            for path, entry in files_in(record, is_new).items()
+            if not any(map(entry.is_as, known.get(path, ())))
+        }
+        _fill(home, HOME, record, new)
+        removed = {
+            path
+            for path in known
+            if not on_server(task, path).in_store and not os.path.lexists(record / path)
+        }
+        mine = home.entries()
+        paths = mine.keys() & {f"{own(HOME)}/{path}" for path in removed}
+        home.commit([Put(path, mine[path].seq, None) for path in paths])
+        return removed
+
     def forget(self, row: JobRow) -> None:
         """Release what was kept for the next launch, if the job has ended."""
         if not row.plan.task.is_received:
@@ -144,10 +193,14 @@ class NodeFiles:
         with self._lock:
             for each in [each for each in self._states if each.parent == folder]:
                 del self._states[each]
+                self._given.pop(each, None)
         self.delete(row.name)
 
     def _folder(self, row: JobRow) -> Path:
         return self._nodes / files_of(row.name)
+
+    def _written(self, row: JobRow) -> Path:
+        return self._folder(row) / _WRITTEN
 
     def _place(self, row: JobRow, state: State, put: Put, was: Entry | None) -> bool:
         """Do a change in the record; False if that is not possible."""
@@ -181,22 +234,27 @@ class NodeFiles:
 
 def _fill(state: State, node: int, record: Path, entries: Entries) -> None:
     """Give a node files that are in the record. Raises OSError."""
-    for path, entry in entries.items():
-        if entry.what == "file" and not (target := state.content(entry.sha256)).exists():
-            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _link(record / path, target, entry)
-    state.commit([Put(f"{own(node)}/{path}", 0, each) for path, each in entries.items()])
+    before = state.entries()
+    puts = list[Put]()
+    for within, entry in entries.items():
+        if entry.what == "file":
+            _link(record / within, state.content(entry.sha256), entry)
+        path = f"{own(node)}/{within}"
+        puts.append(Put(path, before[path].seq if path in before else 0, entry))
+    state.commit(puts)
 
 
-def files_in(record: Path) -> dict[str, Entry]:
-    """The files in a record that a node may have. Raises OSError."""
+def files_in(
+    record: Path, only: Callable[[str, os.stat_result], bool] = lambda path, status: True
+) -> dict[str, Entry]:
+    """The files in a record that a node may have, or ``only`` some. Raises OSError."""
     entries = dict[str, Entry]()
     for above, folders, files in folder_trees.walk(record):
         for place in (Path(above, name) for name in sorted(folders + files)):
             path = str(place.relative_to(record))
-            if not may_write(path, 0):
+            if not may_write(path, 0) or not only(path, status := place.lstat()):
                 continue
-            entry = entry_of(place, place.lstat())
+            entry = entry_of(place, status)
             if entry is None:
                 continue
             if entry.what != "link" or stays_inside(f"{own(0)}/{path}", entry.target):
@@ -250,7 +308,10 @@ def _put_there(above: int, name: str, entry: Entry, state: State) -> None:
 
 def _link(content: Path, target: Path, entry: Entry) -> None:
     """Link a content, or copy it where that is not possible, or where a file of another mode or
-    time has that content: links share them."""
+    time has that content: links share them. To a content that is there already, do nothing."""
+    if target.exists():
+        return
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     mode, now = entry.mode & 0o777 | 0o600, content.stat()
     same = (stat.S_IMODE(now.st_mode), now.st_mtime_ns) == (mode, entry.mtime_ns)
     try:
