@@ -1,6 +1,6 @@
-"""Ordinary training whose rank 0 saves a checkpoint in the working folder, ended again and again in
-ways that a seed draws: all ranks of each attempt begin at one epoch, and never before an earlier
-one.
+"""Ordinary training whose rank 0 saves a checkpoint in the working folder or ./outputs, ended again
+and again in ways that a seed draws: all ranks of each attempt begin at one epoch, and never before
+an earlier one.
 
 ``pytest tests/cluster/test_resumes.py --rounds 50`` plays many rounds, ``--first SEED --rounds 1``
 that of a seed again.
@@ -32,6 +32,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(3600)]
 
 TRAIN = """\
 import json, os, sys, time
+os.chdir(sys.argv[2])
 rank, in_place = os.environ["RANK"], "in place" in sys.argv
 epoch = json.load(open("ckpt.json"))["epoch"] if os.path.exists("ckpt.json") else 0
 print(f"rank {rank} starts at epoch {epoch}", flush=True)
@@ -48,7 +49,8 @@ while True:
 """
 # The same with PyTorch, whose ranks compare their weights, too.
 TORCH = """\
-import os, time, torch, torch.distributed as dist
+import os, sys, time, torch, torch.distributed as dist
+os.chdir(sys.argv[2])
 dist.init_process_group("gloo")
 rank, model, epoch = dist.get_rank(), torch.nn.Linear(4, 1), 0
 if os.path.exists("ckpt.pt"):
@@ -80,6 +82,7 @@ class Round(NamedTuple):
     nodes: int
     script: str
     in_code: bool
+    folder: str
     ends: tuple[str, ...]
 
 
@@ -95,6 +98,8 @@ def drawn(seed: int, where: str) -> Round:
         dice.randint(2, 3 if where == "slurm" else 4),
         script,
         script != "torch" and dice.random() < 0.5,
+        # What a kill cuts short there is put back in the working folder only.
+        "." if script == "in place" else random.Random(seed).choice([".", "outputs"]),
         tuple(dice.choice(ends) for _ in range(3)),
     )
 
@@ -134,7 +139,7 @@ def test_all_ranks_begin_at_one_epoch(
         print(f"seed {seed}: {drawn_round}", flush=True)
         play(seed, drawn_round, allranks, home, code, cluster)
         kinds.update(f"{where}, {drawn_round.disk}: {end}" for end in drawn_round.ends)
-        kinds.update([f"{where}, {drawn_round.disk}, {drawn_round.script}, {drawn_round.nodes}"])
+        kinds.update([", ".join([where, *map(str, drawn_round[1:4]), drawn_round.folder])])
     for kind, count in sorted(kinds.items()):
         print(f"{count:4} {kind}")
 
@@ -155,11 +160,12 @@ def play(
     more: Mapping[str, Callable[[str, random.Random], None]] = {},
 ) -> None:
     """``more``: further ways to end an attempt."""
-    for name in ("ckpt.json", "train.py"):
+    for name in ("ckpt.json", "outputs/ckpt.json", "train.py"):
         (code / name).unlink(missing_ok=True)
     (code / "train.py").write_text(TORCH if what.script == "torch" else TRAIN)
     if what.in_code:
-        (code / "ckpt.json").write_text('{"epoch": 4}')
+        (code / what.folder).mkdir(exist_ok=True)
+        (code / what.folder / "ckpt.json").write_text('{"epoch": 4}')
     options = ["--set", "retry.max_attempts=9", "--set", "limits.grace=2"]
     if what.disk == "none" and cluster is not None:
         options += ["--set", "resources.properties.slurm.shared_home=no"]
@@ -174,7 +180,8 @@ def play(
     words = ("--detach", "-n", what.nodes, "-d", "pytorch", *options)
     python = "python3" if what.where == "pods" else "python"
     try:
-        done = allranks("run", "--name", name, *words, "--", python, "train.py", what.script)
+        command = (python, "train.py", what.script, what.folder)
+        done = allranks("run", "--name", name, *words, "--", *command)
         assert done.returncode == 0, done.stderr
         epochs = [begun(allranks, name, 0)]
         dice = random.Random(seed)

@@ -43,6 +43,8 @@ def test_all_ranks_begin_at_one_epoch_on_pods(
         dice = random.Random(f"pods {seed}")
         ends = tuple(dice.choice(["rank", "pod", "pod", "preempt", "restart"]) for _ in range(3))
         script = dice.choice(["in place", "renamed"])
-        drawn = Round("pods", disk, dice.randint(2, 3), script, dice.random() < 0.5, ends)
+        nodes, in_code = dice.randint(2, 3), dice.random() < 0.5
+        folder = "." if script == "in place" else dice.choice([".", "outputs"])
+        drawn = Round("pods", disk, nodes, script, in_code, folder, ends)
         print(f"seed {seed}: {drawn}", flush=True)
         play(seed, drawn, allranks, home, code, None, {"pod": delete})

@@ -224,7 +224,7 @@ def _services(
     states = States(home, records)
     hangs = Hangs(stacks)
     limit = work_limit()
-    node_files = NodeFiles(home, records, limit)
+    node_files = NodeFiles(home, records, blobs, limit)
     working_folders = WorkingFolders(home, blobs, limit)
     loops = Loops(
         LoopServices(

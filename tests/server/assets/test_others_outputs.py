@@ -11,6 +11,7 @@ import pytest
 from allranks.core.data.state_manifest import Entry, own
 from allranks.errors import Conflict
 from allranks.server.assets import others_outputs
+from allranks.store.files.code_listing import CodeFile
 from allranks.store.files.state_folders import Put, State
 
 ALL = 10**9
@@ -20,7 +21,7 @@ class Gang:
     """What the nodes of a job have sent; ``clock`` gives each write a time of its own."""
 
     def __init__(self, folder: Path, nodes: int) -> None:
-        self.folder, self.clock = folder, 0
+        self.folder, self.clock, self.code = folder, 0, dict[str, CodeFile]()
         self.states = {node: State(folder / str(node)) for node in range(nodes)}
 
     def write(self, node: int, path: str, text: str) -> None:
@@ -43,7 +44,7 @@ class Gang:
         assert self.states[node].commit([Put(whole, was.seq if was else 0, entry)]).done
 
     def begin(self, attempt: int) -> None:
-        others_outputs.begin(self.folder, self.states, attempt)
+        others_outputs.begin(self.folder, self.states, attempt, self.code)
 
     def give(self, node: int, limit: int = ALL) -> list[str]:
         def link(source: Path, target: Path, entry: Entry) -> None:
@@ -133,6 +134,16 @@ def test_a_restart_starts_with_files_of_nobody(tmp_path: Path):
         gang.write(node, CKPT, "epoch 1")
         others_outputs.take_as_copies(state, node)
     gang.write(1, CKPT, "epoch 2")
+    gang.next(2)
+    assert gang.seen(0) == gang.seen(1) == {CKPT: "epoch 2"}
+
+
+def test_a_file_of_the_code_is_of_nobody(tmp_path: Path):
+    gang = Gang(tmp_path, 2)
+    gang.code["outputs/ckpt.pt"] = CodeFile(7, 3, "")
+    gang.clock = 3 * 10**9 - 1
+    gang.write(1, CKPT, "epoch 1")
+    gang.write(0, CKPT, "epoch 2")
     gang.next(2)
     assert gang.seen(0) == gang.seen(1) == {CKPT: "epoch 2"}
 

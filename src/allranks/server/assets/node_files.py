@@ -33,6 +33,8 @@ from allranks.server.assets.others_outputs import HOME
 from allranks.server.assets.state_folders import entry_of, put_of, require_live
 from allranks.settings import Home
 from allranks.statuses import TERMINAL
+from allranks.store.files.blobs import Blobs
+from allranks.store.files.code_listing import code_files
 from allranks.store.files.state_folders import HEAD, Put, State
 from allranks.store.jobs.job_rows import JobRow
 from allranks.store.jobs.records import Records
@@ -57,9 +59,9 @@ class NodeFiles:
     """The files that nodes of live jobs have sent. Thread-safe. Beside the working folders, where
     those of ended jobs are collected as garbage."""
 
-    def __init__(self, home: Home, records: Records, limit: int) -> None:
+    def __init__(self, home: Home, records: Records, blobs: Blobs, limit: int) -> None:
         self._nodes, self._jobs, self._records = home.nodes, home.jobs, records
-        self._limit = limit
+        self._blobs, self._limit = blobs, limit
         self._data = home.data  # may be a link to a larger disk
         self._states: dict[Path, State] = {}
         self._lock = threading.Lock()
@@ -145,7 +147,8 @@ class NodeFiles:
                 states[HOME] = self._state(row, "home")
             if others_outputs.begun(folder) != attempt:
                 removed = self._take_home(row, states) if HOME in states else set[str]()
-                others_outputs.begin(folder, states, attempt, removed)
+                code = code_files(self._blobs, task.code)
+                others_outputs.begin(folder, states, attempt, code, removed)
             notes = others_outputs.give(folder, states, node, self._limit, _link)
             self._given[state.folder] = attempt
         for message in notes:

@@ -9,7 +9,7 @@ adds the others' files to a node's own, which the node then fetches.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from allranks.core.data.node_changes import GONE, Change, NodeChanges
 from allranks.core.data.node_files import is_for_all, shown
 from allranks.core.data.state_manifest import Entry, own
 from allranks.errors import Conflict
+from allranks.store.files.code_listing import CodeFile
 from allranks.store.files.state_folders import Put, State
 
 # In the folder with the files of a job's nodes: what each node had changed when the attempt began.
@@ -38,11 +39,19 @@ class _Known(NamedTuple):
 
 
 def begin(
-    folder: Path, states: Mapping[int, State], attempt: int, removed: Iterable[str] = ()
+    folder: Path,
+    states: Mapping[int, State],
+    attempt: int,
+    code: Mapping[str, CodeFile],
+    removed: Iterable[str] = (),
 ) -> None:
     """Write down what each node has changed, before any gets another's files. ``removed``: by a
     node that writes to the home. Once for an attempt. Raises OSError."""
-    made = {n: _changed(state, n, removed if n == HOME else ()) for n, state in states.items()}
+    laid_out = dict(_laid_out(code))
+    made = {
+        node: _changed(state, node, laid_out, removed if node == HOME else ())
+        for node, state in states.items()
+    }
     if HOME in made:
         mine = made[HOME].keeping(node_changes.others(HOME, made).apart)
         _keep(states[HOME], mine._replace(attempt=attempt), {})
@@ -113,13 +122,25 @@ def _keep(state: State, changes: NodeChanges, copies: Mapping[str, Change]) -> N
     _write(state.folder / _COPIES, [changes.dump().decode(), copied.dump().decode()])
 
 
-def _changed(state: State, node: int, removed: Iterable[str]) -> NodeChanges:
+def _laid_out(code: Mapping[str, CodeFile]) -> Iterator[tuple[str, Change]]:
+    """What nodes have of the code in their outputs, as they got it."""
+    for path, file in code.items():
+        if file.target:
+            yield f"artifacts/{path}", Change(0, "link", target=file.target)
+        else:
+            yield f"artifacts/{path}", Change(0, "file", file.size, file.mtime * 10**9)
+
+
+def _changed(
+    state: State, node: int, laid_out: Mapping[str, Change], removed: Iterable[str]
+) -> NodeChanges:
     before = _known(state)
+    same = {**laid_out, **before.copies}
     made = {path: _change(entry) for path, entry in entries_of(state, node).items()}
     there = {
         path: change
         for path, change in made.items()
-        if not (path in before.copies and before.copies[path].is_as(change))
+        if not (path in same and same[path].is_as(change))
     }
     had = (path for path, change in before.copies.items() if change.what != GONE)
     gone = {*had, *before.changes.paths, *removed} - made.keys()
