@@ -158,31 +158,28 @@ class NodeFiles:
     def _take_home(self, row: JobRow, states: Mapping[int, State]) -> set[str]:
         """Take what nodes on the disk of the home have written to the record, as if a node had sent
         it. Return what they removed there. Raises OSError."""
-        task, home, record = row.plan.task, states[HOME], self._jobs / row.name
-        known = dict[str, list[Entry]]()
+        home, record = states[HOME], self._jobs / row.name
+        sent = dict[str, list[Entry]]()
         for node, state in states.items():
             for path, entry in others_outputs.entries_of(state, node).items():
-                known.setdefault(path, []).append(entry)
+                sent.setdefault(path, []).append(entry)
 
         def is_new(path: str, status: os.stat_result) -> bool:
             now = (status.st_size, status.st_mtime_ns)
-            same = (now == (each.size, each.mtime_ns) for each in known.get(path, ()))
+            same = (now == (entry.size, entry.mtime_ns) for entry in sent.get(path, ()))
             return is_for_all(path) and not stat.S_ISDIR(status.st_mode) and not any(same)
 
-        new = {
-            path: entry
-            for path, entry in files_in(record, is_new).items()
-            if not any(map(entry.is_as, known.get(path, ())))
-        }
-        _fill(home, HOME, record, new)
+        new = files_in(record, is_new)
+        mine = {p: e for p, e in new.items() if not any(map(e.is_as, sent.get(p, ())))}
+        _fill(home, HOME, record, mine)
         removed = {
             path
-            for path in known
-            if not on_server(task, path).in_store and not os.path.lexists(record / path)
+            for path in sent
+            if not on_server(row.plan.task, path).in_store and not os.path.lexists(record / path)
         }
-        mine = home.entries()
-        paths = mine.keys() & {f"{own(HOME)}/{path}" for path in removed}
-        home.commit([Put(path, mine[path].seq, None) for path in paths])
+        entries = home.entries()
+        paths = entries.keys() & {f"{own(HOME)}/{path}" for path in removed}
+        home.commit([Put(path, entries[path].seq, None) for path in paths])
         return removed
 
     def forget(self, row: JobRow) -> None:

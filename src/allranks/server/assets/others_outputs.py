@@ -107,8 +107,8 @@ def _sentences(
     for path in copies:
         come.setdefault(merge.from_node[path], []).append(shown(path))
     apart, missing = [*map(shown, merge.apart)], [*map(shown, sorted(left_out))]
-    found = [working_set.sentence(attempt, (), 0, come, apart)] if come or apart else []
-    return found + ([working_set.in_the_way_sentence(missing)] if missing else [])
+    texts = [working_set.sentence(attempt, (), 0, come, apart)] if come or apart else []
+    return texts + ([working_set.in_the_way_sentence(missing)] if missing else [])
 
 
 def take_as_copies(state: State, node: int) -> None:
