@@ -62,6 +62,10 @@ def names(done):
         (["--metric", "loss<0.5"], ["run_b"]),
         (["--sort", "loss", "--tag", "team"], ["run_b", "run_a"]),
         (["--sort", "-loss", "--limit", "1"], ["run_a"]),
+        (["--sort=-inputs.lr", "--tag", "team"], ["run_b", "run_a"]),
+        (["--sort", "lr", "--limit", "3"], ["run_a", "run_b", "other"]),
+        (["--sort", "age"], ["run_a2", "other", "run_b", "run_a"]),
+        (["--sort=-exit_code", "--limit", "1"], ["other"]),
         (["--sort=created", "--status", "Completed"], ["run_a", "run_b", "run_a2"]),
         (["--since", "1h", "--until", "2999-01-01", "--limit", "1"], ["run_a2"]),
     ],
@@ -85,6 +89,7 @@ def test_nothing_is_found(house):
         (["--metric", "loss<<3"], "'loss<<3' is not a condition"),
         (["--metric", "loss"], "'loss' is not a condition"),
         (["--sort", "-"], "'-' is not a sort key"),
+        (["--sort", "los"], "no job in this list has a metric, parameter or input 'los'"),
         (["--columns", "name,,x"], "a column has no name"),
         (["--tag", "=x"], "is not a tag"),
         (["--all", "--archived"], "not allowed with"),
@@ -111,6 +116,8 @@ def test_columns_and_json(house):
     ]
     (row,) = json.loads(house("job", "list", "--tag", "team=text", "--json").stdout)
     assert row["metrics"] == {"loss": 0.3}
+    by_input = house("job", "list", "--columns", "name,lr", "--tag", "team=text")
+    assert (by_input.stdout.splitlines()[1].split(), by_input.stderr) == (["run_b", "0.2"], "")
     by_loss = house("job", "list", "--sort", "loss").stdout.splitlines()
     assert "LOSS" in by_loss[0].split()
     assert len(house("job", "list", "--by", row["created_by"], "--json").stdout) > 10
@@ -325,7 +332,8 @@ def test_a_damaged_job_is_deleted(allranks, home):
 def test_a_word_that_is_no_column_is_said_to_be_none(house):
     done = house("job", "list", "--columns", "nam,status")
     assert (
-        "note: no job listed has a metric or parameter 'nam'; did you mean `name`?" in done.stderr
+        "note: no job listed has a metric, parameter or input 'nam'; did you mean `name`?"
+        in done.stderr
     )
     assert (
         "no job listed has a metric or parameter 'nope'"

@@ -131,9 +131,9 @@ def _statuses() -> list[str]:
 
 
 def _sorts() -> list[str]:
-    from allranks.core.job.list_filters import SORTS
+    from allranks.core.job.list_filters import ALL_SORTS
 
-    return [*SORTS, *(f"-{each}" for each in SORTS)]
+    return [*ALL_SORTS, *(f"-{each}" for each in ALL_SORTS)]
 
 
 def _engines() -> list[str]:

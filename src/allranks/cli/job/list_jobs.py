@@ -42,10 +42,12 @@ def list_jobs_options(parser: argparse.ArgumentParser) -> None:
     add("--until", metavar="WHEN", help="submitted up to then (a day is included)")
     metric = "by the last value of a metric, e.g. 'loss<0.5'; repeat"
     add("--metric", action="append", default=[], metavar="COND", help=metric)
-    sort = f"{', '.join(job_query.SORTS)}, or a metric; -KEY for descending (-created)"
+    sort = (
+        "a column (see --columns), or another metric or parameter; -KEY for descending (-created)"
+    )
     add("--sort", default="-created", metavar="KEY", help=sort)
     add("--by", metavar="USER", help="only jobs that this user submitted")
-    columns = "e.g. name,status,loss,inputs.lr,tags.team; other words are metrics or parameters"
+    columns = f"{', '.join(_CELLS)}, inputs.NAME, tags.KEY, or a metric, parameter or input"
     add("--columns", metavar="C,C,…", help=columns)
     hidden = parser.add_mutually_exclusive_group()
     hidden.add_argument("--archived", action="store_true", help="only archived jobs")
@@ -61,7 +63,7 @@ def list_jobs(options: argparse.Namespace) -> int:
     now = datetime.now().astimezone()
     columns = _columns(options.columns)
     sort = options.sort.removeprefix("-")
-    by_metric = [sort] * (sort not in job_query.SORTS)
+    sorted_by = [sort] * (sort not in job_query.ALL_SORTS)
     query = {
         "status": options.status,
         "experiment": options.experiment,
@@ -88,8 +90,8 @@ def list_jobs(options: argparse.Namespace) -> int:
         show.talk(_none(options))
         return 0
     if not options.quiet:
-        _note_unknown(jobs, [*columns, *by_metric])
-    columns = columns or [*_usual(jobs), *by_metric]
+        _note_unknown(jobs, columns)
+    columns = columns or [*_usual(jobs), *sorted_by]
     head = [_HEADS.get(each, each.removeprefix("metrics.")).upper() for each in columns]
     show.columns(head, [[_cell(job, each) for each in columns] for job in jobs])
     return 0
@@ -99,12 +101,12 @@ def _note_unknown(jobs: list[ListedJob], keys: list[str]) -> None:
     """Report columns that no job has: they may be misspelled."""
     for key in dict.fromkeys(filter(_is_metric, keys)):
         name = key.removeprefix("metrics.")
-        if not any(name in {**job["metrics"], **job.get("parameters", {})} for job in jobs):
+        if not any(name in {**_values(job), **job["metrics"]} for job in jobs):
             from allranks.spec.fields.problems import nearest  # lazy: for a slip alone
 
             names = {*_CELLS, *job_query.SORTS, *(each for job in jobs for each in job["metrics"])}
             near = nearest(name, names)
-            none = f"note: no job listed has a metric or parameter {name!r}"
+            none = f"note: no job listed has a metric, parameter or input {name!r}"
             show.talk(none + (f"; {near}" if near else ""))
 
 
@@ -199,7 +201,12 @@ def _cell(job: ListedJob, column: str) -> str:
         value = (job["inputs"] if kind == "inputs" else job["tags"]).get(name)
         return "-" if value is None else str(value)
     name = column.removeprefix("metrics.")
-    return show.number(job["metrics"].get(name, job.get("parameters", {}).get(column)))
+    return show.number(job["metrics"].get(name, _values(job).get(column)))
+
+
+def _values(job: ListedJob) -> dict[str, Any]:
+    """Its parameters, and the inputs that no parameter is named like."""
+    return {**job["inputs"], **job.get("parameters", {})}
 
 
 def _moment(text: str, now: datetime, where: str) -> tuple[float, float]:

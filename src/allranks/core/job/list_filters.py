@@ -8,8 +8,14 @@ from typing import NamedTuple
 from allranks.errors import UsageError
 from allranks.statuses import JobStatus
 
-# What a list may be sorted by; any other word is a metric.
+# Sort keys that the database sorts by, and other names of them.
 SORTS = ("created", "started", "ended", "duration", "name", "status", "experiment")
+SAME_SORTS = {"took": "duration", "age": "-created"}
+# The other columns of a list. Any other word is a metric, a parameter or an input.
+COLUMNS = ("display_name", "compute", "by", "ranks", "nodes", "attempts", "exit_code", "archived")
+ALL_SORTS = (*SORTS, *SAME_SORTS, *COLUMNS)
+# Columns with a name behind the dot.
+NAMED = ("inputs.", "tags.")
 # The property of a job with the name of who submitted it; without one it was the home's owner.
 CREATED_BY, OWNER = "allranks.created_by", "owner"
 OPERATORS = ("<=", ">=", "!=", "==", "<", ">", "=")
@@ -28,7 +34,8 @@ class Condition(NamedTuple):
 
 
 class Sort(NamedTuple):
-    """``metric``: whether ``key`` is the name of a metric, else it is one of SORTS."""
+    """``metric``: whether ``key`` is the name of a metric or, if no job has that metric, of a
+    parameter or an input; else it is one of SORTS or another column."""
 
     key: str
     descending: bool = False
@@ -82,12 +89,14 @@ def condition(text: str) -> Condition:
 
 def sort(text: str) -> Sort:
     """What `created`, `loss` or `-loss` says; `-` is descending. Raises UsageError."""
-    key = text.removeprefix("-")
+    key, descending = text.removeprefix("-"), text.startswith("-")
+    if same := SAME_SORTS.get(key):
+        return Sort(same.removeprefix("-"), descending != same.startswith("-"))
     if not key.removeprefix(_METRIC):
-        hint = f"a metric, or one of {', '.join(SORTS)}; `-` before it for descending"
+        hint = f"a metric, or one of {', '.join(ALL_SORTS)}; `-` before it for descending"
         raise UsageError(f"{text!r} is not a sort key", where="--sort", hint=hint)
-    metric = key not in SORTS
-    return Sort(key.removeprefix(_METRIC), text.startswith("-"), metric)
+    metric = key not in ALL_SORTS and not key.startswith(NAMED)
+    return Sort(key.removeprefix(_METRIC), descending, metric)
 
 
 def tag(text: str) -> tuple[str, str | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
 from allranks import clock
-from allranks.core.job.list_filters import Query
+from allranks.core.job.list_filters import Query, Sort
 from allranks.core.lifecycle.decide import Job
 from allranks.core.lifecycle.fold import fold
 from allranks.core.plan import Plan
@@ -120,11 +121,22 @@ class Records:
         """The matching jobs, in the requested order."""
         with self._reading.connect() as connection:
             ids = job_search.search(connection, query)
-        rows: dict[int, job_rows.JobRow | job_rows.Damaged] = {}
+        return [row for page in self.pages(ids) for row in page]
+
+    def all_pages(self, query: Query) -> Iterator[list[job_rows.JobRow | job_rows.Damaged]]:
+        """All matching jobs in any order, without the query's limit, some at a time."""
+        with self._reading.connect() as connection:
+            everything = query._replace(sort=Sort("created"), limit=sys.maxsize)
+            ids = job_search.search(connection, everything)
+        return self.pages(ids)
+
+    def pages(self, ids: Sequence[int]) -> Iterator[list[job_rows.JobRow | job_rows.Damaged]]:
+        """The jobs with these ids that are still there, in that order, some at a time."""
         for start in range(0, len(ids), _BATCH):
-            some = select(_jobs).where(_jobs.c.id.in_(ids[start : start + _BATCH]))
-            rows |= {row.id: row for row in self._read_rows(some)}
-        return [rows[job_id] for job_id in ids if job_id in rows]
+            some = ids[start : start + _BATCH]
+            query = select(_jobs).where(_jobs.c.id.in_(some))
+            rows = {row.id: row for row in self._read_rows(query)}
+            yield [rows[job_id] for job_id in some if job_id in rows]
 
     def last_values(self, job_ids: Iterable[int]) -> dict[int, dict[str, float | str]]:
         """See ``job_search.last_values``."""

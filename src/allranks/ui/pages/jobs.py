@@ -7,7 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from allranks.core.job.list_filters import SORTS
+from allranks.core.job.list_filters import ALL_SORTS
 from allranks.core.job.marks import STAR
 from allranks.statuses import JobStatus
 from allranks.ui import render
@@ -61,9 +61,9 @@ async def jobs(request: Request) -> Response:
 def _metric_sorts(jobs: list[Any], chosen: str) -> dict[str, str]:
     """Orders by the metrics of the jobs that are shown, and the one that is chosen."""
     several = dict.fromkeys(name for job in jobs for name in job.get("metrics", {}))
-    names = [name for name in several if name not in SORTS][:_METRICS]
+    names = [name for name in several if name not in ALL_SORTS][:_METRICS]
     own = chosen.removeprefix("-")
-    if own not in ("", *SORTS, *names):
+    if own not in ("", *ALL_SORTS, *names):
         names.append(own)
     return {
         key: f"{text} {name}"

@@ -17,6 +17,7 @@ from allranks.server.dependencies import ServicesDep
 from allranks.server.http.request_limits import Count
 from allranks.server.jobs import view
 from allranks.server.jobs.compare import comparison
+from allranks.server.jobs.list_order import find_sorted
 from allranks.server.jobs.resolve_job_name import LAST, newest, resolve
 from allranks.server.parents import view as parents
 from allranks.store.jobs.job_rows import COMMAND, Damaged, JobRow
@@ -81,7 +82,7 @@ def list_jobs(
     services: ServicesDep, filters: Annotated[ListRequest, QUERY]
 ) -> list[api.ListedJob | api.DamagedJob]:
     """The matching jobs, by default the newest first."""
-    rows = services.records.find(filters.query())
+    rows = find_sorted(services, filters.query())
     notes = services.annotations.several(row.id for row in rows)
     values = services.records.last_values(row.id for row in rows) if filters.metrics else None
     names = [row.name for row in rows if isinstance(row, JobRow) and row.type != COMMAND]
