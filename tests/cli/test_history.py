@@ -331,14 +331,7 @@ def test_a_damaged_job_is_deleted(allranks, home):
 
 def test_a_word_that_is_no_column_is_said_to_be_none(house):
     done = house("job", "list", "--columns", "nam,status")
-    assert (
-        "note: no job listed has a metric, parameter or input 'nam'; did you mean `name`?"
-        in done.stderr
-    )
-    assert (
-        "no job listed has a metric or parameter 'nope'"
-        in house("job", "list", "--sort", "nope").stderr
-    )
+    assert "metric, parameter or input 'nam'; did you mean `name`?" in done.stderr
     assert house("job", "list", "--sort", "-duration", "--columns", "name,took").stderr == ""
 
 
