@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from allranks.cli.endpoint.endpoint import shares, traffic_of, unanswered
+from allranks.cli.endpoint.endpoint import shares, state_of, traffic_of, unanswered
 from allranks.errors import UsageError
 
 
@@ -24,6 +24,13 @@ def test_a_copy_is_shown():
     assert traffic_of(endpoint({}, {})) == "-"
     made = endpoint({"old": 100}, {}, takes_traffic=True)
     assert traffic_of(made) == "old=100 (blue=25 when it is ready)"
+
+
+def test_a_deployment_without_traffic_that_failed_is_named():
+    made = endpoint({"old": 100}, {}, state="Failed") | {"state": "Ready"}
+    assert state_of(made) == "Ready (blue, which has no traffic: Failed)"
+    made = endpoint({"blue": 100}, {}, state="Failed") | {"state": "Failed"}
+    assert state_of(made) == "Failed"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from allranks.core.replicas import (
     Steps,
     after_failure,
     decide,
+    endpoint_state,
     pause,
     state,
     with_share,
@@ -68,6 +69,14 @@ def test_states():
     assert state([], 1, 1, 3) == "Failed"
     assert state([other], 2, 1, 3) == "UpdateFailed"
     assert [pause(n) for n in (0, 1, 2, 20)] == [0.0, 1.0, 2.0, 300.0]
+
+
+def test_an_endpoint_serves_whatever_became_of_a_deployment_without_traffic():
+    states = {"blue": "Ready", "green": "Failed"}
+    assert endpoint_state(states, {"blue": 100, "green": 0}) == "Ready"
+    assert endpoint_state(states, {"blue": 90, "green": 10}) == "Failed"
+    assert endpoint_state(states, {}) == "Failed", "none answers"
+    assert endpoint_state({}, {}) == "Empty"
 
 
 def test_one_that_dies_soon_after_it_was_ready_is_no_endless_loop():

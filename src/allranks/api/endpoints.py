@@ -68,7 +68,8 @@ class DeploymentAnswer(TypedDict):
 class EndpointAnswer(TypedDict):
     """``scoring_uri`` is None while the router is not up. ``public_uri`` is the address for other
     machines: None without TLS, or with `auth_mode: none`. ``state`` is the worst one of its
-    deployments, or `Empty`. ``compute``: that of deployments that name none."""
+    deployments that get requests (of all, while none does), or `Empty`. ``compute``: that of
+    deployments that name none."""
 
     name: str
     state: str

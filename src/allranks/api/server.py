@@ -86,12 +86,14 @@ class KeptPart(TypedDict):
 
 
 class GcAnswer(TypedDict):
-    """What garbage collection deleted. A dry run also says what is ``kept``."""
+    """What garbage collection deleted. A dry run also says what is ``kept``. ``recent_jobs`` would
+    go, too, once they have ended for a minute."""
 
     dry_run: bool
     bytes: int
     items: list[RemovedItem]
     failed: list[FailedRemoval]
+    recent_jobs: NotRequired[int]
     kept: NotRequired[list[KeptPart]]
     home_bytes: NotRequired[int]
 

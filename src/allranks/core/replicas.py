@@ -12,6 +12,8 @@ DRAIN = 30.0
 STEADY = 60.0
 # Tries that end before any replica was ready, after which a deployment counts as failed.
 HOPELESS = 3
+# The states of deployments, the worst first.
+_SEVERITY = ("Failed", "UpdateFailed", "Degraded", "Creating", "Updating", "Ready")
 # Tries in a row after which a revision that never was ready is given up: within half an hour.
 _MOST_TRIES = 12
 
@@ -141,3 +143,10 @@ def state(replicas: Sequence[Replica], revision: int, instances: int, failures: 
     if failures < HOPELESS and (len(ready) > new or (new and not failures)):
         return "Updating"
     return "Degraded" if new else "Creating"
+
+
+def endpoint_state(states: Mapping[str, str], traffic: Mapping[str, int]) -> str:
+    """The worst `DeploymentState` of the deployments that get requests; of all, while none does;
+    `Empty` without deployments."""
+    serving = [state for name, state in states.items() if traffic.get(name)]
+    return min(serving or states.values(), key=_SEVERITY.index, default="Empty")

@@ -182,6 +182,17 @@ def test_replicas_whose_endpoint_is_gone_go_without_being_asked_for(house):
     assert [item.name for item in house.clear(endpoints=("a",)).items] == ["b-1"]
 
 
+def test_jobs_that_have_only_just_ended_are_counted(house):
+    house.job("plain", ended=time.time())
+    house.job("a-1", ended=time.time(), endpoint="a")
+    house.job("b-1", ended=time.time(), endpoint="b")
+    house.job("b-2", endpoint="b")
+    report = house.clear(older_than=0.0, endpoints=("a",))
+    assert (report.items, report.recent_jobs) == ([], {"b-1", "b-2"})
+    assert house.clear(endpoints=("a",)).recent_jobs == set()
+    assert house.clear(older_than=0.0, jobs=True).recent_jobs == {"plain", "a-1", "b-1"}
+
+
 def test_records_of_jobs_go_only_when_asked_and_with_all_that_was_theirs(house):
     code = house.code(b"x")
     house.job("old", ended=OLD, code=code)

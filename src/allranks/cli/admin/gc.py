@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from allranks.cli.output import show
-from allranks.core.amounts import size_text
+from allranks.core.amounts import counted, size_text
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
 
@@ -94,6 +94,9 @@ def _print_report(report: Mapping[str, Any], options: argparse.Namespace) -> Non
         show.talk("\nhint: check who owns these and may write there, then run it again")
     elif not options.quiet:
         show.talk(_summary(report, options))
+    if (recent := report.get("recent_jobs", 0)) and not options.quiet:
+        which = f"{counted(recent, 'job')} that ended less than a minute ago or still end"
+        show.talk(f"note: {which} cannot be deleted yet; run it again in a minute")
 
 
 def _summary(report: Mapping[str, Any], options: argparse.Namespace) -> str:

@@ -143,11 +143,23 @@ def _row(made: EndpointAnswer | BatchEndpointAnswer) -> tuple[str, ...]:
     deployments = " ".join(f"{item['name']} ({ready_of(item)})" for item in made["deployments"])
     return (
         made["name"],
-        made["state"],
+        state_of(made),
         traffic_of(made),
         deployments or "-",
         made["scoring_uri"] or "-",
     )
+
+
+def state_of(made: EndpointAnswer) -> str:
+    """Its state, and which deployments without traffic failed."""
+    failed = [
+        f"{item['name']}, which has no traffic: {item['state']}"
+        for item in made["deployments"]
+        if item["state"] in ("Failed", "UpdateFailed") and not made["traffic"].get(item["name"])
+    ]
+    if not failed or not any(made["traffic"].values()):  # then its state is the worst of all
+        return made["state"]
+    return f"{made['state']} ({'; '.join(failed)})"
 
 
 def traffic_of(made: EndpointAnswer) -> str:
@@ -199,7 +211,7 @@ def show_endpoint(options: argparse.Namespace) -> int:
         show.as_json(made)
         return 0
     show.field("name", made["name"])
-    show.field("state", made["state"])
+    show.field("state", state_of(made))
     show.field("address", made["scoring_uri"] or "-")
     if made["public_uri"]:
         show.field("public URI", made["public_uri"])

@@ -221,7 +221,7 @@ class Viewer:
             return
         self._again(job)
         shown, self._continued = self._continued, job["attempts"]
-        for note in _of_files(self._name, shown, self._continued):
+        for note in _of_files(_events(self._name), shown, self._continued):
             show.talk(f"note: {note}")
 
     def _again(self, job: StreamedJob) -> None:
@@ -242,14 +242,14 @@ def _events(name: str) -> list[EventAnswer]:
     return events
 
 
-def _of_files(name: str, first: int, attempt: int) -> list[str]:
+def _of_files(events: Sequence[EventAnswer], first: int, attempt: int) -> list[str]:
     """The notes on checkpoints of the attempts from ``first`` to ``attempt``, and on the state and
     the working folder of ``attempt``; of several nodes that continue, the first."""
     begins = f"attempt {attempt} continues with"
     state, nothing = f"{begins} the state folder", f"{begins} no files of earlier ones"
     notes = dict.fromkeys(
         event["data"]["message"]
-        for event in _events(name)
+        for event in events
         if (event["attempt"] == attempt and event["data"].get("about") == FOLDER)
         or event["data"].get("message") == state
         or (first <= event["attempt"] <= attempt and event["data"].get("about") == CHECKPOINT)
@@ -323,14 +323,13 @@ def _notes(job: JobAnswer, events: Sequence[EventAnswer]) -> list[str]:
         event["data"]
         for event in events
         # An agent says the first ones once.
-        if (about := event["data"].get("about")) in ("warm", CHECKPOINT, "pipe", "apart")
-        or (about == FOLDER and event["attempt"] == job["attempts"] == 1)
+        if event["data"].get("about") in ("warm", CHECKPOINT, "pipe", "apart")
     ]
     of_metrics = metric_notes(events, job["attempts"])
     reported = _reported(job) if any("missed" in note for note in of_metrics) else set()
     # Each node reports this separately; ignore it if the pattern matched on another node.
     notices += [note for note in of_metrics if note.get("missed") not in reported]
-    notes = [notice["message"] for notice in notices]
+    notes = [*_of_files(events, 1, 1), *(notice["message"] for notice in notices)]
     return list(dict.fromkeys([*notes, *lost_output(events), *unsaved(events, job["attempts"])]))
 
 

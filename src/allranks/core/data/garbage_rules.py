@@ -114,11 +114,17 @@ def goes(candidate: Found, needed: Mapping[Kind, Set[str]], older_than: float, n
     return rule.why.format(idle=span(idle))
 
 
-def kept(jobs: Iterable[Job], protected: Set[str], older_than: float, now: float) -> set[str]:
+def kept(
+    jobs: Iterable[Job],
+    protected: Set[str],
+    older_than: float,
+    now: float,
+    least: float = RULES[Kind.JOB].least,
+) -> set[str]:
     """The names of jobs whose records stay: those that live or ended lately, the ``protected``,
     and all whose outputs one of these reads."""
     by_name = {job.name: job for job in jobs}
-    least = max(RULES[Kind.JOB].least, older_than)
+    least = max(least, older_than)
     ways = [
         job.name
         for job in by_name.values()

@@ -63,8 +63,12 @@ class Failed(NamedTuple):
 
 
 class Report(NamedTuple):
+    """``recent_jobs``: those that stay only because they ended less than a minute ago, or because
+    they still end."""
+
     items: list[Item]
     failed: list[Failed]
+    recent_jobs: Set[str] = frozenset()
 
 
 class GarbageCollection:
@@ -101,6 +105,7 @@ class GarbageCollection:
         self._stay: set[str] = set(options.protected)
         # Jobs that a real run would have deleted by now; dry run only.
         self._gone: set[str] = set()
+        self._recent: Set[str] = frozenset()
         self._trouble: OSError | None = None
         self._created = -1
         self._jobs: Sequence[Job] = ()
@@ -119,7 +124,7 @@ class GarbageCollection:
             except AllranksError as error:
                 where = str(error.where or name)
                 self._report.failed.append(Failed(where, f"datastore {name}: {error.message}"))
-        return self._report
+        return self._report._replace(recent_jobs=self._recent)
 
     def _clear_store(self, store: StoredUploads) -> None:
         """Raises AllranksError."""
@@ -146,12 +151,16 @@ class GarbageCollection:
         rows = [row for row in self._records.uses() if row.name not in self._gone]
         self._jobs = [inventory.job(self._home, row) for row in rows]
         needed = needs(self._jobs, self._parts(), self._models(), self._uploads())
-        stay = kept(self._jobs, self._stay, self._options.older_than, time.time())
+        older_than, now = self._options.older_than, time.time()
+        stay = kept(self._jobs, self._stay, older_than, now)
+        recent = stay - kept(self._jobs, self._stay, older_than, now, least=0.0)
         if not self._options.jobs:
             names = self._endpoints()
             of = {row.name: (row.properties or {}).get("allranks.endpoint") for row in rows}
-            stay |= {job for job, endpoint in of.items() if endpoint is None or endpoint in names}
-        self._needed = {**needed, Kind.JOB: stay}
+            others = {job for job, of_it in of.items() if of_it is None or of_it in names}
+            ending = {job.name for job in self._jobs if job.live and older_than == 0.0}
+            stay, recent = stay | others, (recent | ending) - others
+        self._needed, self._recent = {**needed, Kind.JOB: stay}, recent
 
     def _parts(self) -> dict[str, list[str]]:
         """The chunks of the code of jobs and components. If one cannot be read, no code is

@@ -17,7 +17,7 @@ from allranks.api.endpoints import (
     RequestCounts,
 )
 from allranks.core.plan import Plan
-from allranks.core.replicas import Replica, state, tries, with_share
+from allranks.core.replicas import Replica, endpoint_state, state, tries, with_share
 from allranks.errors import (
     Conflict,
     MissingCode,
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 # Of what the router tells, for the keeper alone.
 _INNER = ("busy", "replicas")
-_SEVERITY = ("Failed", "UpdateFailed", "Degraded", "Creating", "Updating", "Ready")
 
 
 def list_endpoints(services: ServicesDep) -> list[EndpointAnswer]:
@@ -407,7 +406,7 @@ def _endpoint(row: EndpointRow, services: Services) -> EndpointAnswer:
     made = spec_of.parse_endpoint(row.spec)
     rows = _deployments(row.name, services)
     deployments = [_shown(item, services) for item in rows]
-    states = sorted((item["state"] for item in deployments), key=_SEVERITY.index)
+    states = {item["name"]: item["state"] for item in deployments}
     router = RouterProcess(services.home.serve)
     address, front, where = router.address, router.front, load(services.home)
     has_keys = made.auth_mode != "none"  # without, the router answers at names of this machine only
@@ -416,7 +415,7 @@ def _endpoint(row: EndpointRow, services: Services) -> EndpointAnswer:
     path = (first and spec_of.path_of(first["spec"], "scoring_route")) or "/score"
     return {
         "name": row.name,
-        "state": states[0] if states else "Empty",
+        "state": endpoint_state(states, made.traffic),
         "description": made.description,
         "tags": dict(made.tags),
         "auth_mode": made.auth_mode,

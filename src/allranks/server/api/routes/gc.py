@@ -58,6 +58,7 @@ def clear(data: JsonBody, services: ServicesDep) -> GcAnswer:
         "bytes": sum(item.size for item in report.items),
         "items": [_item(each) for each in report.items],
         "failed": [_failed(each) for each in report.failed],
+        "recent_jobs": len(report.recent_jobs),
     }
     if dry_run:
         sizes = _sizes(services.home.root)
