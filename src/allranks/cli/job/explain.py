@@ -137,7 +137,7 @@ def _of_job(failure: api.FailureExplanation) -> Iterator[str]:
 
 _AGAIN = {
     True: "running the same job again may succeed",
-    False: "running the same job again would fail the same way",
+    False: "nothing says that running the same job again would help",
     None: "it is unknown whether running it again would fail",
 }
 

@@ -81,12 +81,11 @@ def _setup(job: Job) -> str:
 
 
 def left_early(job: Job, at: float) -> str:
-    """A hint for a failure at time ``at`` after other ranks had succeeded; empty if none had."""
+    """A hint for a failure at time ``at`` after other ranks had succeeded; empty if none had. That
+    they are the reason is not known."""
     done = _done_by(job, at)
-    if not done:
-        return ""
     return (
-        f"{done} had already exited with code 0, so others that waited for it fail: {_EQUAL_STEPS}"
+        done and f"{done} had already exited with code 0; if others waited for it, {_EQUAL_STEPS}"
     )
 
 
