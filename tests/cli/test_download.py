@@ -561,13 +561,38 @@ def test_the_server_gives_nothing_but_the_record(bed):
 @slow
 def test_links_that_are_left_out_are_told(bed):
     for name in ("best", "do\twn", "last", "new"):
-        (bed.outputs / name).symlink_to("first")
+        (bed.outputs / name).symlink_to("nowhere")
     (bed.outputs / "up").symlink_to(bed.home)
     links = [f"artifacts/outputs/{name}" for name in ("best", "do\twn", "last", "new", "up")]
     assert bed.told()["links"] == links
+    listed = bed.allranks("job", "files", bed.name).stderr
+    assert "left out, because they are links that lead to no file of the job" in listed
+    refused = bed.download("--path", "outputs/up")
+    assert "is a link to no file of" in refused.stderr, refused.stderr
     said = bed.download().stderr.splitlines()
     named = ", ".join(links[:3]).replace("\t", "?")
-    assert said[-1] == f"note: 5 links or special files were left out: {named} and 2 more"
+    assert (
+        said[-1]
+        == f"note: 5 links to no file of it, or special files, were left out: {named} and 2 more"
+    )
+
+
+@slow
+def test_a_link_to_a_file_of_the_job_comes_along(bed, tmp_path):
+    (bed.outputs / "s2.pt").write_text("second")
+    (bed.outputs / "latest").symlink_to("s2.pt")
+    (bed.outputs / "again").symlink_to(bed.outputs / "latest")
+    listed = bed.allranks("job", "files", bed.name).stdout
+    assert "outputs/latest -> outputs/s2.pt" in listed
+    told = bed.told()
+    assert told["links"] == []
+    for name in ("latest", "again"):
+        assert os.readlink(bed.got / name) == "s2.pt"
+    # Without the file that it leads to it is that file.
+    alone = tmp_path / "alone"
+    assert bed.download("--path", "outputs/latest", "-p", str(alone)).returncode == 0
+    latest = alone / "artifacts" / "outputs" / "latest"
+    assert (latest.is_symlink(), latest.read_text()) == (False, "second")
 
 
 @slow

@@ -299,6 +299,9 @@ def test_files_go_in_and_out(allranks: Allranks, code: Path, tmp_path: Path):
         assert (tmp_path / named / "d" / "x").read_text() == "1\n"
         assert (tmp_path / named / "same").read_text() == "1\n"
         shutil.rmtree(tmp_path / named)
+    whole = allranks("job", "cp", "one:", tmp_path / "whole")
+    assert "left out" not in whole.stderr, whole.stderr
+    assert (tmp_path / "whole" / "outputs" / "d" / "x").read_text() == "1\n"
     assert allranks("job", "cp", "one:outputs/.", tmp_path).returncode == 0
     assert (tmp_path / "d" / "x").read_text() == "1\n"
     (tmp_path / "odd:name").write_text("odd")

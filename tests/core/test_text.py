@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.core.text import LONGEST, flaw, repaired
+from allranks.core.text import LONGEST, flaw, printable, repaired
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
 VALUES = st.recursive(
@@ -60,3 +60,9 @@ def test_what_nests_for_ever_is_found_without_going_there() -> None:
     assert found is not None
     assert "deep" in found.message
     assert repaired(value) is not None
+
+
+def test_text_is_shown_as_text_and_controls_as_escapes():
+    assert printable("Zürich 模型.pt") == "Zürich 模型.pt"
+    assert printable("a\x1b[2J\n\u202e\udce9") == "a\\x1b[2J\\n\\u202e\\udce9"
+    assert len(printable("x" * 500)) == 200

@@ -577,11 +577,13 @@ class StepExplanation(TypedDict):
 
 
 class FileAnswer(TypedDict):
-    """A file of a job. Of a file, ``mtime_ns`` is the time of its last change."""
+    """A file of a job. ``mtime_ns`` is the time of its last change. A link to a file of the list
+    has its path as ``link``; size and time are those of that file."""
 
     path: str
     size: int
     mtime_ns: int
+    link: NotRequired[str]
 
 
 class LinkAnswer(TypedDict):

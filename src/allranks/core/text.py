@@ -62,8 +62,9 @@ def repaired(value: Any, depth: int = DEEPEST) -> Any:
 
 
 def printable(text: str) -> str:
-    """The text in ASCII, short enough for a sentence."""
-    return ascii(text[:200])[1:-1]
+    """The text without control characters, which are shown as escapes, short enough for a
+    sentence."""
+    return repr(text[:200])[1:-1]
 
 
 def _flaws(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import tarfile
 import threading
@@ -13,6 +14,7 @@ from allranks.agent.archives.safe_extract import Extraction
 from allranks.channel import Frame
 from allranks.cli.job_names import JobReference, full_name
 from allranks.cli.output import show
+from allranks.core.data.working_set import COLLECTED
 from allranks.errors import AllranksError, NotFound, UsageError
 from allranks.sdk.jobs.channel import Channel, Follower, execute
 from allranks.tars import Entry, stream_entries
@@ -50,7 +52,7 @@ def cp(options: argparse.Namespace) -> int:
         raise UsageError(f"{many} be in a job, NAME:PATH", hint=hint)
     left_out: list[str] = []
     if source is not None:
-        count, left_out = _fetch(options, *source, Path(options.target))
+        count, left_out = _fetch(options, *source, Path(options.target), with_links=True)
     else:
         assert target is not None
         count = _send(options, Path(options.source), *target)
@@ -69,9 +71,10 @@ def _split(text: str) -> tuple[str, str] | None:
 
 
 def _fetch(
-    options: argparse.Namespace, name: str, path: str, target: Path
+    options: argparse.Namespace, name: str, path: str, target: Path, *, with_links: bool = False
 ) -> tuple[int, list[str]]:
-    """Returns the number of files, and the links and special files that were left out."""
+    """Returns the number of files, and the links and special files that were left out.
+    ``with_links``: bring the folders that `outputs` and `logs` of a working folder lead to."""
     folder, base = os.path.split(path.rstrip("/") or "/")
     into, named = (target, base) if target.is_dir() else (target.parent, target.name)
     if not into.is_dir():
@@ -93,7 +96,15 @@ def _fetch(
         hint = "what was asked for and is not named here has been copied"
         refused = f"{name} sent what cannot be written: {show.several(unpacking.refused)}"
         raise AllranksError(refused, hint=hint)
-    return unpacking.count, unpacking.left_out
+    count, left_out = unpacking.count, unpacking.left_out
+    for link in unpacking.job_folders:
+        others = [f"{link!r} is a link that leads outside its folder"]
+        with contextlib.suppress(NotFound):  # it leads to nothing
+            if with_links:
+                more, others = _fetch(options, name, f"{path}/{link}", into / unpacking.named)
+                count += more
+        left_out += others
+    return count, left_out
 
 
 class _Tar(threading.Thread):
@@ -119,11 +130,13 @@ class Unpacking(_Tar):
     def __init__(self, packed: IO[bytes], source: str, into: Path, base: str, named: str) -> None:
         super().__init__()
         self._packed, self._source = packed, source
-        self._into, self._base, self._named = into, base, named
+        self._into, self._base, self.named = into, base, named
         self._roots: dict[Path, Extraction] = {}
         self.came = False
         self.refused: list[str] = []
         self.left_out: list[str] = []
+        # Links of these names, which each working folder has to folders of the job.
+        self.job_folders: list[str] = []
 
     def run(self) -> None:
         try:
@@ -146,7 +159,11 @@ class Unpacking(_Tar):
         try:
             self._put(entry)
         except AllranksError as error:
-            is_plain = entry.kind in ("link", "other") and self._below(entry.name) is not None
+            below = self._below(entry.name)
+            if entry.kind == "link" and below in COLLECTED and below not in self.job_folders:
+                self.job_folders.append(below)
+                return
+            is_plain = entry.kind in ("link", "other") and below is not None
             (self.left_out if is_plain else self.refused).append(error.message)
             if len(self.left_out) + len(self.refused) > _MOST_LEFT_OUT:
                 raise
@@ -163,12 +180,13 @@ class Unpacking(_Tar):
             raise AllranksError(f"{entry.name!r} was not asked for")
         is_single = not name and entry.kind != "folder"
         if is_single and entry.kind != "file":
-            raise AllranksError(f"{entry.name!r} is a {entry.kind}, not a file")
-        root = self._into if is_single else self._into / self._named
+            kind = "pipe or another special file" if entry.kind == "other" else entry.kind
+            raise AllranksError(f"{entry.name!r} is a {kind}, not a file")
+        root = self._into if is_single else self._into / self.named
         if root not in self._roots:
             root.mkdir(exist_ok=True)
             self._roots[root] = Extraction(Path(self._source), root)
-        renamed = entry._replace(name=self._named if is_single else name, target=target)
+        renamed = entry._replace(name=self.named if is_single else name, target=target)
         self._roots[root].put(renamed)
 
     def _below(self, path: str) -> str | None:

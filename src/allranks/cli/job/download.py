@@ -219,9 +219,9 @@ def _replaced(files: Sequence[Path]) -> str:
 
 
 def _left_out(links: Sequence[str]) -> str:
-    many = "a link or special file was"
+    many = "a link to no file of it, or special file, was"
     if len(links) > 1:
-        many = f"{len(links)} links or special files were"
+        many = f"{len(links)} links to no file of it, or special files, were"
     return f"note: {many} left out: {show.several(links)}"
 
 

@@ -30,25 +30,32 @@ def files_options(parser: argparse.ArgumentParser) -> None:
 
 def files(options: argparse.Namespace) -> int:
     """List the files of a job. All commands accept these paths."""
-    from allranks.sdk.jobs.files import job_files, too_long  # lazy: `left` is on every job's way
+    from allranks.sdk.jobs import files as job_files  # lazy: `left` is on every job's way
 
     client = find_server.connect()
-    entries = job_files(client, options.name)
+    entries = job_files.job_files(client, options.name)
     if options.json:
         show.as_json([each._asdict() for each in entries])
         return 0
-    if not options.quiet and (unreadable := too_long(client, options.name)):
-        show.talk(show.too_long(unreadable))
+    if not options.quiet:
+        if unreadable := job_files.too_long(client, options.name):
+            show.talk(show.too_long(unreadable))
+        if links := job_files.links(client, options.name):
+            show.talk(f"note: left out, because they are {show.NO_FILES}: {show.several(links)}")
     if not entries:
         show.talk(f"{options.name} has no files yet")
         return 0
     rows = [
-        (each.path, size_text(each.size), "" if each.node is None else str(each.node))
+        (
+            each.path + f" -> {each.link}" * bool(each.link),
+            size_text(each.size),
+            "" if each.node is None else str(each.node),
+        )
         for each in entries
     ]
     show.columns(("PATH", "SIZE", "NODE"), rows)
     if not options.quiet:
-        size = size_text(sum(each.size for each in entries))
+        size = size_text(sum(each.size for each in entries if not each.link))
         show.talk(f"{counted(len(entries), 'file')}, {size}")
         show.talk(f"to download one: allranks job download {options.name} --path PATH")
     return 0

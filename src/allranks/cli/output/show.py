@@ -138,6 +138,10 @@ def result(options: Any, data: Any, *sentences: str) -> int:
     return 0
 
 
+# What is left out of a job's files.
+NO_FILES = "links that lead to no file of the job, or special files"
+
+
 def several(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""

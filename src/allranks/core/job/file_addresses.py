@@ -21,11 +21,13 @@ _LISTED, _LOOKED_AT = 3, 20_000
 
 
 class JobFile(NamedTuple):
-    """A file that a job left. ``node`` wrote it; None where all nodes write to the same folder."""
+    """A file that a job left. ``node`` wrote it; None where all nodes write to the same folder.
+    ``link``: the file that a link leads to."""
 
     path: str
     size: int
     node: int | None = None
+    link: str = ""
 
 
 def address(recorded: str, attempts: int) -> str:

@@ -19,8 +19,18 @@ def job_files(client: Client, name: str) -> list[JobFile]:
     """All files of a job, sorted by path. Raises NotFound if the job does not exist."""
     job: ShownJob = client.json("GET", job_path(name))
     listing: list[FileAnswer] = client.json("GET", job_path(name, "/files"))
-    found = ((address(each["path"], job["attempts"]), each["size"]) for each in listing)
-    return sorted(JobFile(path, size, written_by(path, job["nodes"])) for path, size in found)
+    attempts = job["attempts"]
+    files = []
+    for each in listing:
+        path, link = address(each["path"], attempts), address(str(each.get("link", "")), attempts)
+        files.append(JobFile(path, each["size"], written_by(path, job["nodes"]), link))
+    return sorted(files)
+
+
+def links(client: Client, name: str) -> list[str]:
+    """The special files of a job, and the links that lead to none of its files."""
+    attempts = client.json("GET", job_path(name))["attempts"]
+    return [address(path, attempts) for path in client.json("GET", job_path(name, "/links"))]
 
 
 def too_long(client: Client, name: str) -> list[str]:

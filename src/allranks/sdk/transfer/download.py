@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from allranks.agent.data.file_entry import FileEntry
 from allranks.core.data import kept_files
 from allranks.core.data.node_files import WRITTEN
-from allranks.core.job.file_addresses import address, downloaded
+from allranks.core.data.state_manifest import stays_inside
+from allranks.core.job.file_addresses import address, downloaded, selects
 from allranks.core.transfer_progress import OnProgress, Progress, unheard
 from allranks.errors import AllranksError, NotFound, ServerError
 from allranks.http_client import Client, shaped
@@ -77,8 +78,8 @@ def download(
 
     A file is complete and equal to the server's, or absent. Existing files with the server's size
     and time are skipped; interrupted large files continue. A growing file is downloaded up to its
-    size at the start. Empty folders that the job made come along; symbolic links and special files
-    are left out.
+    size at the start. Empty folders that the job made come along, and links to files of the job;
+    other links and special files are left out.
 
     Raises NotFound for an output or a file the job has not got, or did not keep, and with
     ``needs_files`` if it has ended and there are none; ServerError where
@@ -108,24 +109,31 @@ def download(
         shaped(events, [{"attempt": object, "data": dict}])
 
     not_kept = kept_files.sentences(kept_files.summary(events, job["attempts"]))
+    attempts = job["attempts"]
     try:
         everywhere = [*listing, *({"path": path} for path in folders)]
         chosen = selected(job, everywhere, paths) if paths else set()
     except NotFound as error:
+        others = [address(path, attempts) for path in links]
+        if other := next((p for p in others if any(selects(each, p) for each in paths)), ""):
+            hint = f"allranks job files {name} lists the files"
+            message = f"{other!r} is a link to no file of {name}, or a special file"
+            raise NotFound(message, hint=hint) from None
         hint = "; ".join(filter(None, [*not_kept, error.hint]))
         raise NotFound(error.message, where=error.where, hint=hint) from None
 
     def target(path: str) -> str | None:
         if paths:
-            place = downloaded(path, job["attempts"]) if path in chosen else None
+            place = downloaded(path, attempts) if path in chosen else None
         else:
-            place = _target(path, job["attempts"], output, everything)
+            place = _target(path, attempts, output, everything)
         if place is not None:
             checked(place, _RECORD)
         return place.split("/", 2)[2] if place and is_flat else place
 
     targets = {file["path"]: target(file["path"]) for file in listing}
-    entries = list(_entries(listing, targets))
+    to_link = _links(folder, listing, targets)
+    entries = list(_entries([f for f in listing if targets[f["path"]] not in to_link], targets))
     folders = [*filter(None, map(target, folders))]
     is_empty = not (entries or folders or too_long or any(map(target, links)))
     if is_empty and (not_kept or (needs_files and job["ended_at"])):
@@ -138,11 +146,12 @@ def download(
     fetched = _served(connect, job_path(name), folder, entries, progress)
     for path in folders:
         make_folder(folder, path)
+    not_linked = [place for place in to_link if not place_link(folder, place, to_link[place])]
     return fetched._replace(
-        links=tuple(filter(None, map(target, links))),
-        too_long=tuple(address(path, job["attempts"]) for path in too_long),
+        links=(*filter(None, map(target, links)), *not_linked),
+        too_long=tuple(address(path, attempts) for path in too_long),
         left_out=tuple(
-            address(path, job["attempts"])
+            address(path, attempts)
             for path in targets
             if targets[path] is None and output is None and not paths
         ),
@@ -328,6 +337,22 @@ def _entries(
             part = beside(target, taken)
             sha256 = cast("ModelFile", file).get("sha256", "")
             yield Entry(file["path"], file["size"], file["mtime_ns"], target, part, sha256)
+
+
+def _links(
+    folder: Path, listing: Sequence[FileAnswer], targets: Mapping[str, str | None]
+) -> dict[str, str]:
+    """The links to make, and where they lead. One is a link again if the file that it leads to
+    comes along, too; else it is downloaded as that file."""
+    links = dict[str, str]()
+    for file in listing:
+        place, there = targets[file["path"]], targets.get(str(file.get("link", "")))
+        if place is None or there is None:
+            continue
+        target, before = os.path.relpath(there, os.path.dirname(place) or "."), folder / place
+        if stays_inside(place, target) and (before.is_symlink() or not before.exists()):
+            links[place] = target
+    return links
 
 
 def _target(path: str, attempts: int, output: str | None, everything: bool) -> str | None:

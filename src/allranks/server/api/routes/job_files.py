@@ -58,12 +58,13 @@ class _Place(NamedTuple):
     """The folder of a job, of a version of a model or of data, or of a state's contents (named by
     SHA-256), with its name for messages. Data may be a single file. A pipeline has ``folders`` of
     its steps' jobs instead, by the name that they have in it. The folders ``unlisted`` in it are
-    left out of lists."""
+    left out of lists. ``lists_links``: a link to a file of the list is in the list, too."""
 
     root: Path
     name: str
     folders: Mapping[str, Path] = {}
     unlisted: tuple[str, ...] = ()
+    lists_links: bool = False
 
     def listed(self, too_long: list[str] | None = None) -> Iterator[tuple[str, os.stat_result]]:
         """What ``below`` lists, by name; what has too long a path is only named."""
@@ -88,6 +89,13 @@ class _Place(NamedTuple):
                 return _within(folder.resolve(), path[len(name) :])
         return None
 
+    def name_of(self, file: Path | None) -> str:
+        """The name that ``listed`` gives to a file that ``find`` has found; empty if none."""
+        for name, folder in (self.folders or {"": self.root}).items():
+            if file is not None and file.is_relative_to(root := folder.resolve()):
+                return f"{name}{file.relative_to(root)}"
+        return ""
+
 
 def _place(request: Request, services: ServicesDep) -> _Place:
     named = request.path_params
@@ -101,7 +109,8 @@ def _place(request: Request, services: ServicesDep) -> _Place:
         return _Place((folder / CONTENT).resolve(), f"the state {folder.name}")
     row = services.records.answering(str(named["name"]))
     folders = output_folders(row, services) if row.type == "pipeline" else {}
-    return _Place((services.home.jobs / row.name).resolve(), row.name, folders, UNLISTED)
+    root = (services.home.jobs / row.name).resolve()
+    return _Place(root, row.name, folders, UNLISTED, lists_links=True)
 
 
 def _stored(request: Request, services: ServicesDep) -> StoredData | None:
@@ -184,11 +193,7 @@ def files(
         folders = [path for path, status in _listed(place) if stat.S_ISDIR(status.st_mode)]
         return Response(json.dumps(folders), media_type="application/json")
     if isinstance(place, _Place):
-        listing = [
-            {"path": path, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
-            for path, status in place.listed(left_out)
-            if stat.S_ISREG(status.st_mode)
-        ]
+        listing, _ = _files_and_others(place, left_out)
     else:
         listing = [
             {"path": file.name, "size": file.size, "mtime_ns": _mtime_ns(file)}
@@ -201,8 +206,33 @@ def files(
 def links(place: Place) -> Annotated[Response, Content(list[str])]:
     """The paths of symbolic links and special files in the job's folder, which ``files`` does not
     list."""
-    paths = [path for path, status in _listed(place) if not _is_copied(status)]
+    paths = _files_and_others(place)[1] if isinstance(place, _Place) else []
     return Response(json.dumps(paths), media_type="application/json")
+
+
+def _files_and_others(
+    place: _Place, too_long: list[str] | None = None
+) -> tuple[list[FileAnswer], list[str]]:
+    """The files with the links to one of them, and the paths of other links and special files."""
+    files: dict[str, FileAnswer] = {}
+    others = list[str]()
+    order = list[str]()
+    for path, status in place.listed(too_long):
+        order.append(path)
+        if stat.S_ISREG(status.st_mode):
+            files[path] = {"path": path, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+        elif not stat.S_ISDIR(status.st_mode):
+            others.append(path)
+    links: dict[str, FileAnswer] = {}
+    for path in others if place.lists_links else ():
+        target = files.get(place.name_of(place.find(path)))
+        if target is not None:
+            links[path] = {**target, "path": path, "link": target["path"]}
+    listing = {**files, **links}
+    return (
+        [listing[path] for path in order if path in listing],
+        [path for path in others if path not in links],
+    )
 
 
 def data_links(place: Place) -> Annotated[Response, Content(list[LinkAnswer])]:
