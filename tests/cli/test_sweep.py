@@ -253,6 +253,7 @@ def test_values_that_are_no_numbers_do_not_win(allranks: Allranks, code: Path):
     assert done.returncode == 0, done.stderr
     best = answer(allranks, "job", "show", "s")["best"]
     assert (best["value"], best["parameters"]) == (2.5, {"x": 2.5})
+    assert allranks("job", "show", "s").stdout.count("- (1 nan or infinite)") == 3
 
 
 @pytest.mark.slow

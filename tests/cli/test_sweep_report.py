@@ -119,3 +119,10 @@ def test_the_improvements_of_a_real_sweep(allranks: Allranks, code: Path):
     assert (wrong.returncode, "s_0 is not a sweep" in wrong.stderr) == (2, True)
     wrong = allranks("report", "sweep", "s", "--html", "no/where.html")
     assert (wrong.returncode, "folder not found" in wrong.stderr) == (2, True)
+
+
+def test_reports_that_are_no_number_are_counted_beside_the_best_one():
+    told = {**trial(0, 0.2, lr=1), "not_finite": 3}
+    head, rows = trials_table([told, {**told, "value": None}], "loss")
+    column = head.index("LOSS")
+    assert [row[column] for row in rows] == ["0.2 (3 nan or infinite)", "- (3 nan or infinite)"]

@@ -172,13 +172,15 @@ class Objective(TypedDict):
 
 class TrialAnswer(TypedDict):
     """A trial. ``value`` is its best value of the primary metric, ``duration`` in seconds,
-    ``stopped_early`` the reason."""
+    ``stopped_early`` the reason. ``not_finite``: of an ended trial the reports of that metric that
+    are nan or infinite, which ``value`` leaves out."""
 
     job: str
     number: int
     status: str
     parameters: Document
     value: float | None
+    not_finite: NotRequired[int]
     duration: float | None
     stopped_early: str | None
     error: str | None

@@ -57,7 +57,9 @@ def trials_table(trials: Sequence[TrialAnswer], metric: str) -> tuple[list[str],
     head = ["TRIAL", "STATUS", *metrics, *(name.upper() for name in names), "TOOK"]
     rows = []
     for each in trials:
-        value = "-" if each["value"] is None else show.number(each["value"])
+        value = show.number(each["value"])
+        if not_finite := each.get("not_finite"):
+            value += f" ({not_finite} nan or infinite)"
         values = [
             shown(each["parameters"][name]) if name in each["parameters"] else "-" for name in names
         ]

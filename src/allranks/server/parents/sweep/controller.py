@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -172,6 +173,8 @@ class Sweep(Controller):
         values = self._reports_of(state)
         value = decisions.best_value(self._rules.goal, values)
         notes = {**state.notes, "value": value, "reports": len(values)}
+        if not_finite := sum(not math.isfinite(each) for each in values):
+            notes["not_finite"] = not_finite
         if not values:
             notes["metrics"] = reported_metrics(self._services.points, state.id)
         self._services.records.append(state.name, [], notes)

@@ -114,7 +114,7 @@ class Trials:
         state, took = self.states[number], None
         if state.started_at is not None and state.ended_at is not None:
             took = state.ended_at - state.started_at
-        return {
+        shown: api.TrialAnswer = {
             "job": state.name,
             "number": number,
             "status": str(state.status),
@@ -124,6 +124,9 @@ class Trials:
             "stopped_early": state.notes["stopped"] if _is_stopped_early(state) else None,
             "error": None if state.error is None else state.error["message"],
         }
+        if not_finite := state.notes.get("not_finite"):
+            shown["not_finite"] = not_finite
+        return shown
 
     def _trials(self) -> list[Trial]:
         return [
