@@ -96,11 +96,7 @@ class Client:
     def json(self, method: str, path: str, data: Any = None) -> Any:
         """Call with a JSON body; returns the JSON reply."""
         body = None if data is None else json.dumps(data).encode()
-        reply = self.call(method, path, body)
-        try:
-            return json.loads(reply.body or b"null")
-        except (ValueError, RecursionError):
-            raise not_ours(reply.status) from None
+        return read_json(self.call(method, path, body))
 
     def call(
         self,
@@ -469,6 +465,14 @@ def checked(reply: Reply) -> Reply:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise not_ours(reply.status) from None
     raise error
+
+
+def read_json(reply: Reply) -> Any:
+    """The JSON of an answer. Raises ServerError."""
+    try:
+        return json.loads(reply.body or b"null")
+    except (ValueError, RecursionError):
+        raise not_ours(reply.status) from None
 
 
 def shaped(answer: Any, shape: Any) -> Any:

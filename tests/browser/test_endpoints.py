@@ -18,7 +18,7 @@ SCORE = "import json\ndef run(data):\n    return [each * 2 for each in json.load
 def test_endpoints(site: Site, browser: Any) -> None:
     folder = site.code / "doubler"
     folder.mkdir()
-    (folder / "weights").write_text("w")
+    (folder / "weights.pkl").write_text("w")
     (folder / "serving_input_example.json").write_text('{"data": [1, 2]}')
     (site.code / "score.py").write_text(SCORE)
     assert site.allranks("model", "create", "doubler", "--path", "doubler").returncode == 0
@@ -48,7 +48,7 @@ def test_endpoints(site: Site, browser: Any) -> None:
         page.fill("input[name=deployment]", "green")
         page.get_by_role("button", name="Deploy").click()
         page.wait_for_selector("text=doubler starts to answer")
-        page.wait_for_selector("#deployments pre:has-text('needs a scoring script')")
+        page.wait_for_selector("#deployments pre:has-text('UnpicklingError')")
         assert answer(site.allranks, "endpoint", "show", "doubler")["traffic"] == {"blue": 100}
         page.wait_for_selector("#series .gtitle")
         names = page.locator("#series .gtitle").all_text_contents()

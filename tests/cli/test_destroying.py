@@ -65,6 +65,8 @@ def test_a_restore_over_a_home_asks(allranks: Allranks, home: Path, tmp_path: Pa
     assert allranks("job", "list").returncode == 0
     assert allranks("server", "backup", tmp_path / "b.tar").returncode == 0
     assert allranks("server", "stop").returncode == 0
+    missing = allranks("server", "restore", tmp_path / "nope.tar")
+    assert "backup not found" in missing.stderr, missing.stderr
     refused = allranks("server", "restore", tmp_path / "b.tar")
     assert refused.returncode == 2
     assert f"replace the home {home}" in refused.stderr

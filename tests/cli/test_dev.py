@@ -34,11 +34,16 @@ def test_dev_without_a_word_starts_a_session(allranks: Allranks, tmp_path: Path)
     mine = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
     done = allranks("dev", env=mine)
     assert (done.returncode, "allranks run --in dev-" in done.stdout) == (0, True), done.stderr
+    assert (done.stdout + done.stderr).count(" jupyter\n") == 1, done.stderr
+    name = done.stdout.split("allranks run --in ")[1].split()[0]
     (key,) = (tmp_path / "config" / "allranks" / "ssh").glob("*/*/key")
     other = key.parent.with_name("dev-other.allranks")
     other.mkdir()
     assert allranks("dev", "stop", env=mine).returncode == 0
     assert [*other.parent.iterdir()] == [other], "its keys are gone, and no other ones"
+    other.rmdir()
+    assert allranks("dev", "stop", name, env=mine).returncode == 0
+    assert not (tmp_path / "config" / "allranks" / "ssh").exists(), "no empty folders stay"
     for words in (("stop", "nope"), ("attach", "nope"), ("pull", "nope")):
         done = allranks("dev", *words)
         assert (done.returncode, "error: no session 'nope'" in done.stderr) == (2, True)

@@ -316,6 +316,9 @@ def test_a_model_that_an_endpoint_has_stays(shared: Allranks, code: Path):
     refused = shared("model", "deploy", "served:7", *words)
     assert "served:7 not found" in refused.stderr
     assert "not found" in shared("endpoint", "show", "keeps").stderr  # nothing is left of it
+    refused = shared("model", "deploy", "served", *words[2:])
+    assert "served:1 needs a scoring script" in refused.stderr, refused.stderr
+    assert "hint: --script FILE" in refused.stderr
 
     made = shared("model", "deploy", "served", *words)
     assert made.returncode == 0, made.stderr

@@ -121,7 +121,8 @@ def test_columns_and_json(house):
     by_loss = house("job", "list", "--sort", "loss").stdout.splitlines()
     assert "LOSS" in by_loss[0].split()
     assert len(house("job", "list", "--by", row["created_by"], "--json").stdout) > 10
-    assert house("job", "list", "--by", "nobody").stderr == "no jobs match\n"
+    nobody = house("job", "list", "--by", "nobody").stderr
+    assert nobody == f"no jobs match\n\nhint: the newest jobs are of {row['created_by']}\n"
     assert house("run", "-q", "--name", "flagged", "--", "true", "--lr", "0.25").returncode == 0
     flags = house("job", "list", "--columns", "name,lr", "--name", "flagged").stdout
     assert flags.splitlines()[1].split() == ["flagged", "0.25"]

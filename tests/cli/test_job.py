@@ -335,6 +335,8 @@ def test_logs_by_rank_node_attempt_and_tail(shared):
     shared("run", "--name", "loud", "-n", 2, "-p", 2, "--", "bash", "-c", script)
     assert shared("job", "logs", "loud", "--rank", 2).stdout == "2.1\n2.2\n2.3\n"
     assert shared("job", "logs", "loud", "--node", 1, "--tail", 1).stdout == "2.3\n3.3\n"
+    refused = shared("job", "logs", "loud", "--node", 0, "--node", 5)
+    assert "loud has no node 5\n\nhint: its nodes are 0 to 1\n" in refused.stderr
     assert shared("job", "logs", "loud", "--tail", 0).stdout == ""
     followed = shared("job", "logs", "loud", "-f", "--tail", 1, "--no-prefix").stdout
     assert sorted(followed.split()) == ["0.3", "1.3", "2.3", "3.3"]

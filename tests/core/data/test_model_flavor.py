@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.core.data.model_flavor import belongs_to, flavor, model_type
+from allranks.core.data.model_flavor import belongs_to, flavor, model_type, scored_without_script
 
 NAMES = st.text(st.characters(codec=None), max_size=12)
 PATHS = st.lists(
@@ -72,3 +72,18 @@ def test_nothing_belongs_to_it_that_is_not_beside_it(name: str, beside: list[str
     found = belongs_to(name, beside)
     assert {*found} <= {*beside}
     assert name not in found
+
+
+@pytest.mark.parametrize(
+    ("paths", "expected"),
+    [
+        (["m/MLmodel", "m/x"], True),
+        (["a.onnx", "a.onnx.data"], True),
+        (["deep/a.joblib"], True),
+        (["a.pt", "b.pt"], False),
+        (["weights", "README"], False),
+        ([], False),
+    ],
+)
+def test_which_models_need_no_scoring_script(paths: list[str], expected: bool):
+    assert scored_without_script(paths) == expected

@@ -21,6 +21,10 @@ from allranks.core.job.command_flags import command_flags
         ("python a.py --api-key k --lr $LR", {}, "python a.py --api-key k --lr $LR"),
         ("python a.py --db s3://me:pw@host/x", {"db": "s3://********@host/x"}, None),
         ("python - <<'END'\nprint('it')\nEND'", {}, "python - <<'END'\nprint('it')\nEND'"),
+        ("python -m http.server --bind 127.0.0.1", {}, "python -m http.server --bind 127.0.0.1"),
+        ("python -m pip install --upgrade x", {}, None),
+        ("python -m cProfile -m pkg.train --lr 1", {"lr": "1"}, None),
+        ("python -m trace --count a.py --lr 1", {"lr": "1"}, None),
         ("", {}, ""),
     ],
 )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from allranks.server.loop.profiles import Profiles
+from allranks.server.loop.profiles import Profiles, _read
 from allranks.server.loop.wakeups import Wakeups
 from allranks.settings import Home
 
@@ -20,3 +21,18 @@ def test_an_answer_of_another_shape_is_refused(tmp_path: Path, odd: dict[str, An
     profiles.receive("j", 0, 1, {"last": False, "rank": GOOD})
     with pytest.raises(TypeError):
         profiles.receive("j", 0, 1, {"last": False, "rank": {**GOOD, **odd}})
+
+
+@pytest.mark.parametrize(
+    "odd", [{"resident": [1]}, {"resident": None}, {"gpus": [{}]}, {"gpus": 1}]
+)
+def test_memory_of_another_shape_is_missing(odd: dict[str, Any]) -> None:
+    memory = {"lines": [["a.py", 1, 2, 3]], "resident": [4, 5], "gpus": [], "more": [] * 9}
+    ranks = [
+        (0, {**GOOD, "answer": {"memory": memory}}),
+        (1, {**GOOD, "rank": 1, "answer": {"memory": {**memory, **odd}}}),
+    ]
+    gathered: Any = SimpleNamespace(ranks=ranks, awaited=set())
+    _, missing, kept = _read(gathered)
+    assert kept == [{"rank": 0, "lines": [("a.py", 1, 2, 3)], "resident": [4, 5]}]
+    assert [one["rank"] for one in missing] == [1]

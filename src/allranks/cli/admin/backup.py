@@ -65,15 +65,16 @@ def restore_options(parser: argparse.ArgumentParser) -> None:
 
 def restore(options: argparse.Namespace) -> int:
     """Replace this machine's home by a backup."""
-    from allranks.server.storage.restore import restore  # lazy: SQLAlchemy
+    from allranks.server.storage.restore import require_file, restore  # lazy: SQLAlchemy
 
-    home = own_home()
+    home, backup = own_home(), Path(options.file).absolute()
+    require_file(backup)
     where = settings.database(home)
     is_new = isinstance(where, Path) and not where.exists()
     if not is_new and not show.may_destroy(options, f"replace the home {home.root}"):
         return 1
     with _progress(options, home.root) as progress:
-        report = restore(home, Path(options.file).absolute(), options.force, progress)
+        report = restore(home, backup, options.force, progress)
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(report.at))
     sentences = [f"{report.home} is restored to {at}: {counted(report.jobs, 'job')}"]
     if report.live:

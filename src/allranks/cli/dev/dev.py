@@ -85,7 +85,9 @@ def dev(options: argparse.Namespace) -> int:
         raise
     if not options.quiet:
         for note in made["notes"]:
-            show.talk(f"note: {note}")
+            # How to open JupyterLab is said once the nodes are there.
+            if options.detach or not note.startswith(f"to open {_JUPYTER}:"):
+                show.talk(f"note: {note}")
     if options.detach:
         show.as_json({"name": name, "status": made["status"]}) if options.json else print(name)
         if not options.json and not options.quiet:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _MOST_DAYS = 36500
+# Jobs whose submitters a hint names.
+_LOOKED_AT = 200
 
 
 def _status(text: str) -> str:
@@ -88,6 +90,8 @@ def list_jobs(options: argparse.Namespace) -> int:
         return 0
     if not jobs:
         show.talk(_none(options))
+        if options.by is not None and not options.quiet:
+            show.talk(f"\nhint: {_submitters()}")
         return 0
     if not options.quiet:
         _note_unknown(jobs, columns)
@@ -115,6 +119,14 @@ def _none(options: argparse.Namespace) -> str:
     if any(getattr(options, each) for each in filters.split()):
         return "no jobs match"
     return "no jobs yet; run one: `allranks run -- echo hello`"
+
+
+def _submitters() -> str:
+    """Whose jobs there are."""
+    path = f"/api/v1/jobs?archived=all&limit={_LOOKED_AT}"
+    newest: list[ListedJob] = find_server.ask("GET", path)
+    names = dict.fromkeys(job["created_by"] for job in newest)
+    return f"the newest jobs are of {show.several([*names])}" if names else "there are no jobs yet"
 
 
 def _usual(jobs: list[ListedJob]) -> list[str]:

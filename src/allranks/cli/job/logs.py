@@ -147,11 +147,12 @@ def _ranks(job: JobRecord, options: argparse.Namespace) -> list[int] | None:
     if options.node is None:
         ranks: list[int] | None = options.rank
         return ranks
+    for node in options.node:
+        if not 0 <= node < job["nodes"]:
+            last = job["nodes"] - 1
+            hint = f"its nodes are 0 to {last}" if last else "it has one node, 0"
+            raise NotFound(f"{job['name']} has no node {node}", hint=hint)
     on_nodes = [each["rank"] for each in job["ranks"] if each["node"] in options.node]
-    if not on_nodes:
-        raise NotFound(
-            f"{job['name']} has no node {options.node[0]}", hint=f"0 to {job['nodes'] - 1}"
-        )
     return [rank for rank in on_nodes if options.rank is None or rank in options.rank]
 
 

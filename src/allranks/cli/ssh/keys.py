@@ -6,6 +6,7 @@ may enter is decided by the server, from the token of whoever runs the proxy.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -113,9 +114,12 @@ def _text(entry: Entry) -> str:
 
 
 def remove(job: str) -> None:
-    """Remove all entries of a job."""
+    """Remove all entries of a job, and the folders that are then empty."""
     for folder in _folders_of(job):
         shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):  # there are others, or none
+        own_folder().rmdir()
+        all_folders().rmdir()
 
 
 def jobs() -> set[str]:

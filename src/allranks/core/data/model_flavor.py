@@ -10,6 +10,8 @@ from collections.abc import Iterable
 _ENDINGS = {"pt": "pytorch", "pth": "pytorch", "keras": "tensorflow", "onnx": "onnx"}
 _NAMES = {"saved_model.pb": "tensorflow"}
 MLFLOW, PLAIN = "mlflow_model", "custom_model"
+# What is loaded without a scoring script, if there is one such file.
+_SCORED = ((".onnx",), (".pkl", ".pickle", ".joblib"), (".pt", ".pth"))
 # The file that describes a model of MLflow's, and its list of flavors as MLflow writes it.
 MLMODEL = "MLmodel"
 _FLAVORS = re.compile(r"^flavors:\n((?:  .*\n?)+)", re.MULTILINE)
@@ -45,3 +47,11 @@ def belongs_to(name: str, beside: Iterable[str]) -> list[str]:
         return []
     heads = (f"{name}.data", f"{name}_data")
     return sorted(other for other in beside if other.startswith(heads))
+
+
+def scored_without_script(paths: Iterable[str]) -> bool:
+    """Whether a model of these files may answer requests without a scoring script: MLflow's, or one
+    ONNX file, pickle or TorchScript, as `allranks_scoring.models` loads them."""
+    names = [path.rpartition("/")[2] for path in paths]
+    counts = [sum(name.endswith(endings) for name in names) for endings in _SCORED]
+    return MLMODEL in names or 1 in counts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from typing import NamedTuple
 
 from allranks.masking import looks_secret, without_credentials
@@ -16,6 +17,8 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 _OPERATORS = "();<>|&\n"
 # What follows these is a filter or a file.
 _NO_COMMAND = ("|", "|&", "<", ">", ">>", ">&", "<<")
+# Modules that are nobody's training script, beside Python's own.
+_TOOLS = ("pip", "pytest", "tensorboard", "jupyter", "jupyterlab", "notebook", "IPython")
 
 
 class CommandFlags(NamedTuple):
@@ -26,8 +29,8 @@ class CommandFlags(NamedTuple):
 
 
 def command_flags(command: str) -> CommandFlags:
-    """Those of the scripts in a command, not of launchers before them. What only a shell or an
-    expression knows is left out, and what looks like a secret."""
+    """Those of the scripts in a command, not of launchers before them or of Python's own modules.
+    What only a shell or an expression knows is left out, and what looks like a secret."""
     words = _words(command)
     parameters: dict[str, str] = {}
     rest = words[:]
@@ -63,6 +66,7 @@ def _arguments(words: list[str]) -> list[tuple[int, int, bool]]:
         for begin, end in zip([-1, *ends], [*ends, len(words)], strict=True)
         if begin + 1 < end and (begin < 0 or words[begin] not in _NO_COMMAND)
     ]
+    commands = [command for command in commands if not _is_tool(words, *command)]
     scripts = [(at, end, True) for begin, end in commands if (at := _script(words, begin, end))]
     if scripts or not commands:
         return scripts
@@ -75,9 +79,22 @@ def _script(words: list[str], begin: int, end: int) -> int:
     for at in range(begin, end):
         if words[at].endswith(".py"):
             return at + 1
-    # A launcher's module comes before the one that it runs.
-    modules = [at for at in range(begin + 1, end - 1) if words[at] == "-m"]
-    return modules[-1] + 2 if modules and words[modules[-1] + 1] != "pip" else 0
+    module = _module(words, begin, end)
+    return module + 1 if module else 0
+
+
+def _module(words: list[str], begin: int, end: int) -> int:
+    """Where the name of the module is that a command runs; 0 if it runs none. A launcher's module
+    comes before the one that it runs."""
+    return max((at + 1 for at in range(begin + 1, end - 1) if words[at] == "-m"), default=0)
+
+
+def _is_tool(words: list[str], begin: int, end: int) -> bool:
+    """Whether a command runs a module that is not the user's, and no script with it."""
+    module = _module(words, begin, end)
+    top = words[module].partition(".")[0] if module else ""
+    has_script = any(word.endswith(".py") for word in words[begin:end])
+    return (top in _TOOLS or top in sys.stdlib_module_names) and not has_script
 
 
 def _parameter(words: list[str], at: int, end: int, is_script: bool) -> tuple[str, str, int]:

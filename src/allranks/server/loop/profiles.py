@@ -35,6 +35,7 @@ PATIENCE = {"python": 10.0, "memory": 10.0, "torch": 60.0}
 
 # The most processes that answer, for each rank of the job.
 _PROCESSES = 8
+_OF_GPU = ("allocated_bytes", "reserved_bytes", "inactive_split_bytes")
 
 
 class Gathered:
@@ -172,7 +173,7 @@ class Profiles:
         pattern = "attempts/*/system_logs/profile-*/profile.json"
         for path in self._home.jobs.joinpath(name).glob(pattern):
             # A job can write to its record.
-            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
                 answer: ProfileAnswer = json.loads(path.read_text())
                 if newest is None or answer["at"] > newest["at"]:
                     newest = answer
@@ -219,7 +220,9 @@ def _memory(data: Any) -> dict[str, Any]:
     lines = [
         (str(file), int(line), int(size), int(count)) for file, line, size, count in data["lines"]
     ]
-    return {**data, "lines": lines}
+    before, after = map(int, data["resident"])
+    gpus = [{key: int(gpu[key]) for key in _OF_GPU} for gpu in data.get("gpus", ())]
+    return {"lines": lines, "resident": [before, after], **({"gpus": gpus} if gpus else {})}
 
 
 def _memory_text(memory: list[Any]) -> str:

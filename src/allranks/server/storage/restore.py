@@ -48,9 +48,7 @@ def restore(home: Home, backup: Path, force: bool, report: OnProgress) -> Report
     """Replace the content of the home by the backup. Raises AllranksError, with nothing changed, if
     a server is running, the home has jobs and ``force`` is not given, or the backup is damaged;
     OSError for a full disk."""
-    if not backup.is_file():
-        message = "a folder, not a backup" if backup.is_dir() else "backup not found"
-        raise NotFound(message, where=str(backup), hint="create one: allranks server backup")
+    require_file(backup)
     settings.make(home)
     where = settings.database(home)
     lock = file_locks.take(home.lock)
@@ -73,6 +71,13 @@ def restore(home: Home, backup: Path, force: bool, report: OnProgress) -> Report
         if held is not None:
             held.release()
         os.close(lock)
+
+
+def require_file(backup: Path) -> None:
+    """Raises NotFound."""
+    if not backup.is_file():
+        message = "a folder, not a backup" if backup.is_dir() else "backup not found"
+        raise NotFound(message, where=str(backup), hint="create one: allranks server backup")
 
 
 def finish(home: Home) -> None:

@@ -357,6 +357,8 @@ def _asset(
     if (reference := spec_of.model_reference(made.model)) is None:
         return ""
     row = services.models.versions.row(asset_of(reference, "model"))
+    if not (made.code_configuration or made.command or spec_of.starts_image(made)):
+        services.models.versions.require_scored(row)
     spec["model"] = f"azureml:{row.name}:{row.version}"
     job = submission["spec"]
     inputs = job.get("inputs")
