@@ -7,35 +7,37 @@ from typing import Any
 
 from allranks.core.job.list_filters import ALL_SORTS, COLUMNS, SORTS, Query
 from allranks.errors import UsageError
-from allranks.server.dependencies import Services
 from allranks.server.jobs import view
-from allranks.store.jobs.annotations import Annotation
+from allranks.store.jobs.annotations import Annotation, Annotations
 from allranks.store.jobs.job_rows import Damaged, JobRow
+from allranks.store.jobs.records import Records
 
 _KEYS = {"by": "created_by", "ranks": "processes", "archived": "archived_at"}
 # Names that an error lists.
 _MOST_NAMES = 30
 
 
-def find_sorted(services: Services, query: Query) -> list[JobRow | Damaged]:
+def find_sorted(records: Records, annotations: Annotations, query: Query) -> list[JobRow | Damaged]:
     """The matching jobs in the order of any column. Jobs without a value come last. Raises
     UsageError if no matching job has one."""
-    records, key = services.records, query.sort.key
+    key = query.sort.key
     if query.sort.metric:
         rows = records.find(query)
         if not rows or key in records.last_values([rows[0].id]).get(rows[0].id, {}):
             return rows
     elif key in SORTS:
         return records.find(query)
-    return _sorted_by_column(services, query)
+    return _sorted_by_column(records, annotations, query)
 
 
-def _sorted_by_column(services: Services, query: Query) -> list[JobRow | Damaged]:
+def _sorted_by_column(
+    records: Records, annotations: Annotations, query: Query
+) -> list[JobRow | Damaged]:
     valued: list[tuple[int, float, str, int]] = []
     others: list[int] = []
     names: set[str] = set()
-    for rows in services.records.all_pages(query):
-        notes = services.annotations.several(row.id for row in rows)
+    for rows in records.all_pages(query):
+        notes = annotations.several(row.id for row in rows)
         for row in rows:
             columns = _columns(row, notes.get(row.id))
             names.update(columns)
@@ -44,13 +46,13 @@ def _sorted_by_column(services: Services, query: Query) -> list[JobRow | Damaged
             else:
                 valued.append((*order, row.id))
     if others and not valued and query.sort.key not in COLUMNS:
-        metrics = services.records.last_values(others)
+        metrics = records.last_values(others)
         raise _unknown(
             query.sort.key, {*names, *(name for each in metrics.values() for name in each)}
         )
     down = query.sort.descending
     ids = [order[-1] for order in sorted(valued, reverse=down)] + sorted(others, reverse=down)
-    return [row for page in services.records.pages(ids[: query.limit]) for row in page]
+    return [row for page in records.pages(ids[: query.limit]) for row in page]
 
 
 def _columns(row: JobRow | Damaged, note: Annotation | None) -> dict[str, Any]:

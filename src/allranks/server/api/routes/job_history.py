@@ -82,7 +82,7 @@ def list_jobs(
     services: ServicesDep, filters: Annotated[ListRequest, QUERY]
 ) -> list[api.ListedJob | api.DamagedJob]:
     """The matching jobs, by default the newest first."""
-    rows = find_sorted(services, filters.query())
+    rows = find_sorted(services.records, services.annotations, filters.query())
     notes = services.annotations.several(row.id for row in rows)
     values = services.records.last_values(row.id for row in rows) if filters.metrics else None
     names = [row.name for row in rows if isinstance(row, JobRow) and row.type != COMMAND]
