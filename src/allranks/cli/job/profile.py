@@ -135,8 +135,8 @@ def _of_memory(rank: Any) -> Iterator[str]:
     for file, line, size, count in rank["lines"][:5]:
         yield f"    +{size_text(size)} in {count} blocks, {file}:{line}"
     for index, gpu in enumerate(rank.get("gpus", ())):
-        used, held = (size_text(gpu[key]) for key in ("allocated_bytes", "reserved_bytes"))
-        yield f"    GPU {index}: tensors hold {used}, torch {held}"
+        tensors, reserved = (size_text(gpu[key]) for key in ("allocated_bytes", "reserved_bytes"))
+        yield f"    GPU {index}: tensors hold {tensors}, torch {reserved}"
 
 
 def _against(answer: ProfileAnswer, other: ProfileAnswer) -> Iterator[str]:
