@@ -115,7 +115,7 @@ def download(
         chosen = selected(job, everywhere, paths) if paths else set()
     except NotFound as error:
         others = [address(path, attempts) for path in links]
-        if other := next((p for p in others if any(selects(each, p) for each in paths)), ""):
+        if other := next((p for p in others if any(selects(pattern, p) for pattern in paths)), ""):
             hint = f"allranks job files {name} lists the files"
             message = f"{other!r} is a link to no file of {name}, or a special file"
             raise NotFound(message, hint=hint) from None

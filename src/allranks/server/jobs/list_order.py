@@ -48,7 +48,7 @@ def _sorted_by_column(
     if others and not valued and query.sort.key not in COLUMNS:
         metrics = records.last_values(others)
         raise _unknown(
-            query.sort.key, {*names, *(name for each in metrics.values() for name in each)}
+            query.sort.key, {*names, *(name for by_name in metrics.values() for name in by_name)}
         )
     down = query.sort.descending
     ids = [order[-1] for order in sorted(valued, reverse=down)] + sorted(others, reverse=down)

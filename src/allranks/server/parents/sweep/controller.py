@@ -173,7 +173,7 @@ class Sweep(Controller):
         values = self._reports_of(state)
         value = decisions.best_value(self._rules.goal, values)
         notes = {**state.notes, "value": value, "reports": len(values)}
-        if not_finite := sum(not math.isfinite(each) for each in values):
+        if not_finite := sum(not math.isfinite(report) for report in values):
             notes["not_finite"] = not_finite
         if not values:
             notes["metrics"] = reported_metrics(self._services.points, state.id)
