@@ -210,25 +210,30 @@ def make_below(root: str | Path, path: str) -> None:
     os.close(folder)
 
 
+def open_below(root: str | Path, path: str, flags: int, make: bool = False) -> int:
+    """A descriptor of a regular file at ``path`` below ``root``; with ``make``, missing folders are
+    created. No link is followed, no pipe waited for. Raises OSError."""
+    above, name = open_parent(root, path, make)
+    try:
+        opened = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666, dir_fd=above)
+    finally:
+        os.close(above)
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    os.set_blocking(opened, True)
+    return opened
+
+
 def open_file(
     path: Path, mode: str = "rb", below: str | Path | None = None, buffering: int = -1
 ) -> BinaryIO:
-    """Open a regular file in a folder that a job can write to. No link is followed ``below`` a
-    folder, by default the one that the file is in; no pipe is waited for. Raises OSError."""
+    """Open a regular file in a folder that a job can write to, with ``open_below`` a folder, by
+    default the one that the file is in. Raises OSError."""
     root = below or path.parent
 
     def opener(_: str, flags: int) -> int:
-        above, name = open_parent(root, str(path.relative_to(root)))
-        try:
-            flags |= os.O_NOFOLLOW | os.O_NONBLOCK
-            opened = os.open(name, flags, 0o666, dir_fd=above)
-        finally:
-            os.close(above)
-        if not stat.S_ISREG(os.fstat(opened).st_mode):
-            os.close(opened)
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
-        os.set_blocking(opened, True)
-        return opened
+        return open_below(root, str(path.relative_to(root)), flags)
 
     try:
         return cast(BinaryIO, open(path, mode, buffering, opener=opener))

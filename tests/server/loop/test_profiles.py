@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,3 +37,16 @@ def test_memory_of_another_shape_is_missing(odd: dict[str, Any]) -> None:
     _, missing, kept = _read(gathered)
     assert kept == [{"rank": 0, "lines": [("a.py", 1, 2, 3)], "resident": [4, 5]}]
     assert [one["rank"] for one in missing] == [1]
+
+
+@pytest.mark.timeout(20)
+def test_a_record_with_odd_profiles_is_passed_over(tmp_path: Path) -> None:
+    good = '{"at": 1}'
+    for number, text in enumerate((good, "[" * 60_000, "[]", '{"at": "x"}', None)):
+        folder = tmp_path / f"jobs/j/attempts/1/system_logs/profile-{number}"
+        folder.mkdir(parents=True)
+        if text is None:
+            os.mkfifo(folder / "profile.json")
+        else:
+            (folder / "profile.json").write_text(text)
+    assert Profiles(Home(tmp_path), Wakeups()).saved("j") == {"at": 1}

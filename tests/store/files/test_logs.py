@@ -61,3 +61,34 @@ def test_of_a_log_with_a_limit_the_newest_lines_are_kept(tmp_path: Path) -> None
     assert logs.kept_from(1, "log.txt", size) == size
     assert logs.offset_of_last(1, "log.txt", 2) == size - 2000
     assert logs.offset_of_last(1, "log.txt", 10**6) == first
+
+
+@pytest.mark.timeout(20)  # a pipe is not waited for
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder above"])
+def test_what_a_job_puts_in_place_of_its_log(tmp_path: Path, kind: str):
+    secret, made = tmp_path / "secret", logs(tmp_path / "job", b"mine\n")
+    secret.write_bytes(b"secret\n")
+    log = made.path(1, NAME)
+    log.unlink()
+    if kind == "link":
+        log.symlink_to(secret)
+    elif kind == "pipe":
+        os.mkfifo(log)
+    else:
+        log.parent.rmdir()
+        log.parent.symlink_to(tmp_path)
+        (tmp_path / log.name).write_bytes(b"secret\n")
+    times = tmp_path / "job" / "log-times" / "1"
+    times.unlink()
+    os.mkfifo(times)
+    assert made.read(1, NAME, 0) == b""
+    assert made.offset_of_last(1, NAME, 1) == 0
+    assert made.kept_from(1, NAME, 0) == 0
+    if kind == "folder above":
+        with pytest.raises(OSError):
+            made.append(1, 0, NAME, 5, b"more\n")
+    else:
+        assert made.append(1, 0, NAME, 5, b"more\n") == 0, "the sender begins again"
+        assert made.append(1, 0, NAME, 0, b"mine\nmore\n") == 10
+        assert made.read(1, NAME, 0) == b"mine\nmore\n"
+    assert secret.read_bytes() == b"secret\n"

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks import folder_trees
 from allranks.core.diagnosis import explain
 from allranks.core.diagnosis.causes import TABLE, Cause
 from allranks.core.diagnosis.explain import Evidence, Explanation, FailedAttempt, RankEnd
@@ -194,7 +195,7 @@ def _facts(events: Iterable[Event]) -> dict[int, Mapping[str, Any]]:
 def read(path: Path) -> tuple[tuple[str, ...], int]:
     """The last lines of a log, and the number of bytes before them."""
     try:
-        with path.open("rb") as file:
+        with folder_trees.open_file(path) as file:
             skipped = max(0, file.seek(0, 2) - _TAIL)
             file.seek(skipped)
             text = file.read(_TAIL).decode(errors="replace")
@@ -209,7 +210,7 @@ def read(path: Path) -> tuple[tuple[str, ...], int]:
 def _lines_of(path: Path, size: int) -> int | None:
     """The number of newlines in the first bytes of a log; None if it is too large."""
     try:
-        with path.open("rb") as file:
+        with folder_trees.open_file(path) as file:
             return file.read(size).count(b"\n") if size <= _COUNTED else None
     except OSError:
         return None

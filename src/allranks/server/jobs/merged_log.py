@@ -12,6 +12,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from allranks import folder_trees
 from allranks.store.files.log_times import Entry, LogTimes
 
 if TYPE_CHECKING:
@@ -121,10 +122,10 @@ def _made_up(paths: dict[int, Path]) -> Iterator[Entry]:
 
 def _read(path: Path, start: int, end: int) -> bytes:
     try:
-        with path.open("rb") as file:
+        with folder_trees.open_file(path) as file:
             file.seek(start)
             return file.read(end - start).lstrip(b"\0")  # of what is kept no more
-    except FileNotFoundError:
+    except OSError:
         return b""
 
 

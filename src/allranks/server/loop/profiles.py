@@ -15,6 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks import folder_trees
 from allranks.core.distributions.topology import world
 from allranks.core.packing import pack
 from allranks.core.profiles import files, operators, samples
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 # Seconds beyond the window to wait for the agents' answers.
 PATIENCE = {"python": 10.0, "memory": 10.0, "torch": 60.0}
 
+# The most bytes of a profile in the record.
+_MOST = 64 << 20
 # The most processes that answer, for each rank of the job.
 _PROCESSES = 8
 _OF_GPU = ("allocated_bytes", "reserved_bytes", "inactive_split_bytes")
@@ -131,7 +134,6 @@ class Profiles:
         lines = [made.message, *([f"hint: {made.hint}"] if made.hint else [])]
         relative = Path(str(gathered.attempt), "system_logs", f"profile-{gathered.number}")
         folder = self._home.jobs / name / "attempts" / relative
-        folder.mkdir(parents=True, exist_ok=True)
         texts: dict[str, str] = {}
         if profiles:
             texts["perfetto.json"] = json.dumps(files.perfetto(profiles))
@@ -162,8 +164,9 @@ class Profiles:
             "folder": str(folder),
         }
         texts["profile.json"] = json.dumps(answer)
-        for file, text in texts.items():
-            folder.joinpath(file).write_text(text)
+        for each, text in texts.items():
+            with folder_trees.replace_file(folder / each, self._home.jobs) as file:
+                file.write(text.encode())
         gathered.ranks.clear()  # they are large
         return answer
 
@@ -171,10 +174,12 @@ class Profiles:
         """The newest profile in the record, or None."""
         newest: ProfileAnswer | None = None
         pattern = "attempts/*/system_logs/profile-*/profile.json"
-        for path in self._home.jobs.joinpath(name).glob(pattern):
+        record = self._home.jobs / name
+        for path in record.glob(pattern):
             # A job can write to its record.
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
-                answer: ProfileAnswer = json.loads(path.read_text())
+                saved = folder_trees.read_file(path, _MOST, record)
+                answer: ProfileAnswer = json.loads(saved)
                 if newest is None or answer["at"] > newest["at"]:
                     newest = answer
         return newest

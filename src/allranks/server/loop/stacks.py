@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from allranks import folder_trees
 from allranks.core.diagnosis import collectives, stacks
 from allranks.core.diagnosis.stacks import Process
 from allranks.core.distributions.topology import ranks_of
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 PATIENCE = 5.0
 # The most bytes of one node's answer; the stacks of a rank take some kilobytes.
 MOST = 16 << 20
+# The most bytes of all nodes' answers in the record.
+_MOST_SAVED = 256 << 20
+_MALFORMED = (ValueError, TypeError, KeyError, AttributeError)
 
 
 class Answers:
@@ -109,19 +113,18 @@ class Stacks:
             "processes": pack(answers.processes),
         }
         folder = self._home.jobs / name / "attempts" / str(answers.attempt) / "system_logs"
-        folder.mkdir(parents=True, exist_ok=True)
-        beside = folder / f"{stem}.new"
-        beside.write_text(json.dumps(data))
-        beside.replace(folder / f"{stem}.json")
+        with folder_trees.replace_file(folder / f"{stem}.json", self._home.jobs) as file:
+            file.write(json.dumps(data).encode())
         return data
 
     def saved(self, name: str) -> GroupedStacks | None:
         """The newest stacks in the record as the API shows them, or None."""
         newest: GroupedStacks | None = None
-        for path in self._home.jobs.joinpath(name).glob("attempts/*/system_logs/*stacks.json"):
+        record = self._home.jobs / name
+        for path in record.glob("attempts/*/system_logs/*stacks.json"):
             # A job can write to its record.
-            with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-                data = json.loads(path.read_text())
+            with contextlib.suppress(OSError, RecursionError, *_MALFORMED):
+                data = json.loads(folder_trees.read_file(path, _MOST_SAVED, record))
                 grouped = shown(data | {"at": float(data["at"])})
                 if newest is None or grouped["at"] > newest["at"]:
                     newest = grouped

@@ -12,6 +12,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
+from allranks import folder_trees
+
 # The folder of a job's record with these files.
 FOLDER = "log-times"
 # The time, the place in the log, the length, and the rank. A full disk takes whole blocks, and so
@@ -35,7 +37,7 @@ class LogTimes:
     """The entries of one attempt, numbered from 0."""
 
     def __init__(self, job_folder: Path, attempt: int) -> None:
-        self._path = job_folder / FOLDER / str(attempt)
+        self._folder, self._path = job_folder, job_folder / FOLDER / str(attempt)
 
     def add(self, rank: int, start: int, end: int, at: float) -> None:
         """Note a part of a rank's output that has arrived, and when it was printed. If the disk is
@@ -45,7 +47,7 @@ class LogTimes:
         with contextlib.suppress(OSError):
             if start == 0:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._path.open("ab", buffering=0) as file:
+            with folder_trees.open_file(self._path, "ab", self._folder, 0) as file:
                 file.write(data)
 
     def count(self) -> int:
@@ -77,7 +79,7 @@ class LogTimes:
 
     def _bytes(self, first: int, end: int) -> bytes:
         """Whole entries."""
-        with self._path.open("rb") as file:
+        with folder_trees.open_file(self._path, below=self._folder) as file:
             file.seek(first * _ENTRY.size)
             data = file.read((end - first) * _ENTRY.size)
         return data[: len(data) - len(data) % _ENTRY.size]

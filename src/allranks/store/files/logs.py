@@ -6,10 +6,11 @@ that would leave a gap is refused with the current size.
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
-from allranks import clock, disk_space
+from allranks import clock, disk_space, folder_trees
 from allranks.store.files.log_times import LogTimes
 
 # Bytes read at once from the end of a file.
@@ -19,7 +20,8 @@ _FREED = 1 << 20
 
 
 class Logs:
-    """The logs of one job: ``<folder>/attempts/<attempt>/user_logs/…``."""
+    """The logs of one job: ``<folder>/attempts/<attempt>/user_logs/…``. The job can write there,
+    too: what is no file, or lies behind a link, is not read."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -40,12 +42,7 @@ class Logs:
         """Append the new part of ``data``, printed ``age`` seconds ago, and note when. Returns the
         file's size, from which the sender continues; on a full disk, less than was sent. Of a file
         with a ``limit`` only so many bytes are kept, the newest; it keeps its size."""
-        path = self.path(attempt, name)
-        try:
-            file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
-        except FileNotFoundError:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
+        file = self._open_to_write(f"attempts/{attempt}/{name}")
         try:
             size = os.fstat(file).st_size
             if offset > size:
@@ -60,10 +57,26 @@ class Logs:
         finally:
             os.close(file)
 
+    def _open_to_write(self, path: str) -> int:
+        """A link or a pipe of the job in its place is replaced."""
+        folder_trees.make(self._folder)
+        flags = os.O_WRONLY | os.O_CREAT
+        try:
+            return folder_trees.open_below(self._folder, path, flags, make=True)
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.EINVAL, errno.ENXIO):
+                raise
+        above, name = folder_trees.open_parent(self._folder, path)
+        try:
+            os.unlink(name, dir_fd=above)
+        finally:
+            os.close(above)
+        return folder_trees.open_below(self._folder, path, flags, make=True)
+
     def kept_from(self, attempt: int, name: str, offset: int) -> int:
         """The first byte from ``offset`` on that is kept: there, or where a line begins."""
         try:
-            with self.path(attempt, name).open("rb") as file:
+            with folder_trees.open_file(self.path(attempt, name), below=self._folder) as file:
                 start = os.lseek(file.fileno(), offset, os.SEEK_DATA)
                 if start <= offset:
                     return offset
@@ -76,7 +89,7 @@ class Logs:
         """Where the last ``lines`` lines begin; the file is read from its end."""
         first = self.kept_from(attempt, name, 0)
         try:
-            with self.path(attempt, name).open("rb") as file:
+            with folder_trees.open_file(self.path(attempt, name), below=self._folder) as file:
                 start = file.seek(0, os.SEEK_END)
                 if not lines:
                     return start
@@ -93,14 +106,14 @@ class Logs:
                         if not left:
                             return start + end + 1
                 return first
-        except FileNotFoundError:
+        except OSError:
             return 0
 
     def read(self, attempt: int, name: str, offset: int, most: int = 1 << 18) -> bytes:
         """Up to ``most`` bytes from ``offset``; empty at the end, or without a file."""
         try:
-            with self.path(attempt, name).open("rb") as file:
+            with folder_trees.open_file(self.path(attempt, name), below=self._folder) as file:
                 file.seek(offset)
                 return file.read(most)
-        except FileNotFoundError:
+        except OSError:
             return b""
