@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 from tests.hostile import (
+    answers,
     archives,
     backups,
     channels,
@@ -22,6 +23,7 @@ from tests.hostile import (
 from tests.hostile.harness import check
 
 KINDS: dict[str, ModuleType] = {
+    "answers": answers,
     "archives": archives,
     "backups": backups,
     "channels": channels,

@@ -18,6 +18,9 @@ from allranks.cli.parser import parser_of
 from allranks.errors import AllranksError, UsageError
 from allranks.version import __version__
 
+# Characters of a message that nobody expected.
+_LONGEST = 300
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit code; prints errors instead of raising them."""
@@ -50,6 +53,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         hint = "check that the disk has room and that the current folder still exists"
         print_error(AllranksError(f"system error: {reason}", where=where, hint=hint))
         return 1
+    except Exception as error:  # most often an answer of a server that is none of ours
+        if sys.flags.dev_mode:
+            raise
+        print_error(_unexpected(error), as_json)
+        return 1
+
+
+def _unexpected(error: Exception) -> AllranksError:
+    import traceback  # lazy: only for what nobody expected
+
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    what = f"{type(error).__name__}: {str(error)[:_LONGEST]}".removesuffix(": ")
+    hint = (
+        "check that it is an allranks server of this version: `allranks server status`; "
+        "`PYTHONDEVMODE=1 allranks …` shows the traceback for a report"
+    )
+    where = f"{frame.filename}:{frame.lineno}"
+    return AllranksError(f"unexpected data, or a bug: {what}", where=where, hint=hint)
 
 
 def _discard_stdout() -> None:

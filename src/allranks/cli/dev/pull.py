@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from allranks.agent.inside.allranks_dev_files import digest
 from allranks.cli.dev import notes
 from allranks.cli.dev.changes import Changes, changes, is_path_below
 from allranks.cli.dev.notes import Note
-from allranks.cli.job.session_files import SKIPPED, run_there
+from allranks.cli.job.session_files import SKIPPED, listed_there, run_there
 from allranks.cli.output import show
 from allranks.core.amounts import counted, size_text
 from allranks.core.data.state_manifest import stays_inside
@@ -86,13 +85,7 @@ def _there(name: str, sent: Mapping[str, str], folder: Path) -> tuple[dict[str, 
     """What is in the session, but for what is ignored here; and what is too large. Raises
     AllranksError if the session says something else."""
     request = {"sent": [*sent], "most": _LARGE, "skipped": [*NEVER, *SKIPPED]}
-    try:
-        answer = json.loads(run_there(name, "list", request))
-        listed = {str(path): str(what) for path, what in answer["files"].items()}
-        sizes = {str(path): int(size) for path, size in answer["large"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        hint = f"look around there: allranks dev attach {name}"
-        raise AllranksError(f"{name} does not list its files", hint=hint) from None
+    listed, sizes = listed_there(name, request)
     by_git, by_user = files.rules_without_git(folder), excluded_by_user(folder)
 
     def comes(path: str) -> bool:

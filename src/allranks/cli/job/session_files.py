@@ -63,13 +63,25 @@ def run_there(
     return bytes(output)
 
 
+def listed_there(name: str, request: Any, node: int = 0) -> tuple[dict[str, str], dict[str, int]]:
+    """The session's files on a node, each with what it holds, and the sizes of large ones. Raises
+    AllranksError, also if the session says something else."""
+    try:
+        answer = json.loads(run_there(name, "list", request, node=node))
+        files = {str(path): str(what) for path, what in answer["files"].items()}
+        return files, {str(path): int(size) for path, size in answer["large"].items()}
+    except (ArithmeticError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        hint = f"look around there: allranks dev attach {name}"
+        raise AllranksError(f"{name} does not list its files", hint=hint) from None
+
+
 def spread(name: str, nodes: int) -> int:
     """Bring what was changed on the first node to the others, where each has a folder of its own:
     what is no code by its size stays. Returns the number of files. Raises AllranksError."""
     request = {"sent": [], "most": _CODE, "skipped": SKIPPED}
 
     def held(node: int) -> dict[str, str]:
-        files: dict[str, str] = json.loads(run_there(name, "list", request, node=node))["files"]
+        files, _ = listed_there(name, request, node)
         return {path: what for path, what in files.items() if path not in COLLECTED}
 
     first, changed = held(0), set[str]()
