@@ -4,11 +4,13 @@ terminal."""
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import os
 import random
 import threading
+import warnings
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -98,6 +100,10 @@ def attempt(chance: random.Random, place: Place) -> Outcome:
             mock.patch.dict(os.environ, env),
             contextlib.redirect_stdout(said),
             contextlib.redirect_stderr(said),
+            warnings.catch_warnings(),
         ):
+            # A command's process would end here, with its connections.
+            warnings.simplefilter("ignore", ResourceWarning)
             main(words)
+            gc.collect()
     return Outcome(said=said.getvalue())
