@@ -14,7 +14,8 @@ import pytest
 
 from allranks.agent.state.torn_files import Deaths
 from allranks.agent.state.transfer import StateClient
-from allranks.agent.state.working_folder import WorkSync, WorkTree
+from allranks.agent.state.working_folder import OtherSet, WorkSync, WorkTree
+from allranks.agent.transport.identity import AgentIdentity
 from allranks.agent.transport.link import ServerAddress
 from allranks.core.data.working_set import ABOUT, FILES, About
 from allranks.statuses import SharedHome
@@ -194,6 +195,34 @@ def test_a_node_writes_only_its_own_part(tmp_path: Path):
         assert client.send("PUT", "work/unfinished", json={"a": 1}).status_code == 400
         assert client.send("PUT", "work/unfinished", json=["a"]).status_code == 200
         assert Client(server, launch=2).send("PUT", "work/unfinished", json=[]).status_code == 401
+
+
+@pytest.mark.medium
+def test_a_list_that_its_node_replaces_while_it_is_fetched_is_fetched_again(tmp_path: Path):
+    with served(tmp_path / "home", OWN) as server:
+        submit(server, "true", 2)
+        token = server.auth.agent_token("j", 1)
+        address = ServerAddress(server.url, token)
+        client = StateClient(address, 1, lambda: None, "work")
+        tree = WorkTree(tmp_path / "work", 1, {}, 10**9)
+        tree.make()
+        sync = WorkSync(tree, client, 1, print, known=False)
+        launches = iter((1, 2))
+
+        def tell(_: float = 0.0) -> None:
+            """The node says what it has changed; the second time as node 0 begins to fetch it."""
+            if launch := next(launches, 0):
+                tree.tell_changes(launch, 1, ())
+                while sync.sync_once(end=True):
+                    pass
+
+        tell()
+        where = AgentIdentity(server.url, token, "", 1, 0, tmp_path / "node", "127.0.0.1", 1)
+        of = OtherSet(where, address, 1, 1, tell, print)
+        assert of.changes().launch == 2
+        assert next(launches, 0) == 0
+        of.close()
+        client.close()
 
 
 @pytest.mark.medium

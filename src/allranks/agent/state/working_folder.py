@@ -20,7 +20,7 @@ from allranks.agent.transport.link import ServerAddress
 from allranks.core.data import node_changes, state_manifest, working_set
 from allranks.core.data.node_changes import Change, NodeChanges
 from allranks.core.data.state_manifest import Entry, own, stays_inside
-from allranks.errors import Unauthorized, Unreachable
+from allranks.errors import NotFound, Unauthorized, Unreachable
 
 _NAME = "the working folder"
 # Inode, size and modification time of the files of the code, as they were laid out.
@@ -374,12 +374,22 @@ class OtherSet(State):
                 return
             except (Unreachable, Unauthorized):  # or that node is lost, which ends this attempt
                 self._wait(0.5)
+            except NotFound:
+                if not self._chosen.moves():
+                    raise
 
 
 class _Chosen(Sync):
     """Fetches only some ``paths``."""
 
     paths: Collection[str] = ()
+
+    def moves(self) -> bool:
+        """Whether its node has sent something since this looked: a content that was replaced is
+        gone. Raises AllranksError."""
+        before = self._revision
+        self._exchange([], same=False)
+        return self._revision != before
 
     def _work(self, scan: Scan, end: bool) -> Work:
         work = super()._work(scan, end)
