@@ -68,10 +68,12 @@ def test_replicas_on_hosts_of_slurm(
         "request_settings": {"request_timeout_ms": 120_000},
     }
     (code / "blue.yml").write_text(json.dumps(deployment))
-    assert slurm("compute", "update", "s", "--exclusive").returncode == 0
     assert slurm("endpoint", "create", "far").returncode == 0
     made = slurm("deployment", "create", "-f", "blue.yml", "--all-traffic", timeout=120)
     assert made.returncode == 0, made.stderr
+    # Each would have room on any host, but its loss is not to end both.
+    hosts = [node["host"] for item in replicas(slurm) for node in nodes_of(slurm, item["job"])]
+    assert len({*hosts}) == 2, hosts
     uri = answer(slurm, "endpoint", "show", "far")["scoring_uri"].removesuffix("score")
     key = answer(slurm, "endpoint", "get-credentials", "far")["primaryKey"]
 
@@ -134,6 +136,11 @@ def test_replicas_on_hosts_of_slurm(
     until(is_replaced, 120)
     assert slurm("endpoint", "delete", "far", "--yes").returncode == 0
     until(lambda: not cluster.slurm("squeue", "-h", "-t", "R"), 60)
+
+
+def nodes_of(slurm: Allranks, job: str) -> list[dict[str, Any]]:
+    nodes: list[dict[str, Any]] = answer(slurm, "job", "show", job)["node_states"]
+    return nodes
 
 
 def replicas(slurm: Allranks) -> list[dict[str, Any]]:

@@ -168,3 +168,43 @@ def test_a_list_of_hosts_in_extra_is_checked_with_as_many_nodes(engine):
     engine.check({"partition": "main", "extra": ["--nodelist=n1,n2"]})
     with pytest.raises(Refused, match="Invalid node name"):
         engine.check({"partition": "main", "extra": ["--nodelist=n1,nosuch"]})
+
+
+def test_replicas_run_on_different_hosts_where_others_are_free(engine, gang, cluster, monkeypatch):
+    handles = list[Handle]()
+
+    def start(number: int, apart: str = "far/blue") -> str:
+        """Submit one; the host that runs it."""
+        key = gang.key.replace(".1", f".{number}")
+        handles.append(engine.submit(gang._replace(key=key, nodes=1, apart=apart)))
+        until(lambda: host_of(handles[-1]), 30)
+        return host_of(handles[-1])
+
+    def host_of(handle: Handle) -> str:
+        return cluster.slurm("squeue", "-h", "-t", "R", "-j", handle.ref, "-o", "%N")
+
+    try:
+        first = start(2)
+        assert {first, start(3), start(4)} == {"n1", "n2", "n3"}
+        # Where each host has one, and for others, all hosts are as good.
+        assert start(5) in ("n1", "n2", "n3")
+        assert start(6, "far/green") == first
+        for handle in handles:
+            engine.stop(handle)
+        until(lambda: not cluster.slurm("squeue", "-h"), 60)
+        # It does not wait for a host that others have, but for one that it would get at once.
+        words = ("sbatch", "--parsable", "-N2", "--exclusive", "--time=5", "--wrap", "sleep 600")
+        busy = cluster.slurm(*words)
+        until(lambda: host_of(Handle("", busy)), 30)
+        last = start(7)
+        assert start(8) == last
+        monkeypatch.setattr(slurm, "_MOST_WAIT", 600)
+        handles.append(engine.submit(gang._replace(key="late.1", nodes=1, apart="far/blue")))
+        until(lambda: engine.poll(handles)["late.1"].why, 30)
+        assert not host_of(handles[-1])
+        monkeypatch.setattr(slurm, "_MOST_WAIT", 0)
+        until(lambda: engine.poll(handles) and host_of(handles[-1]) == last, 60)
+    finally:
+        for handle in handles:
+            engine.stop(handle)
+        cluster.slurm("scancel", "--user=root")

@@ -42,8 +42,9 @@ class Commands:
         input: str = "",
         env: Mapping[str, str] | None = None,
         patience: float = PATIENCE,
+        messages: bool = False,
     ) -> str:
-        """Run the command and return its output.
+        """Run the command and return its output, or its ``messages``.
 
         Raises Refused with Slurm's message, EngineError if Slurm does not answer.
         """
@@ -78,7 +79,7 @@ class Commands:
                 f"Slurm does not answer: `{argv[0]}` took over {patience:g} s"
             ) from None
         if done.returncode == 0:
-            return done.stdout
+            return done.stderr if messages else done.stdout
         message = _message(argv[0], done.stderr) or f"`{argv[0]}` failed"
         if _NO_ANSWER.search(done.stderr):
             raise EngineError(f"Slurm does not answer: {message}")

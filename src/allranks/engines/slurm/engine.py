@@ -11,7 +11,9 @@ import contextlib
 import hashlib
 import os
 import re
+import time
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,6 +80,9 @@ _HEALTHY = re.compile(
     r"(idle|mixed|allocated|completing|planned|reserved|power(ed|ing)?_\w+)[^*\w]{0,2}"
 )
 _PAUSED = ("SUSPENDED", "STOPPED")
+# In a gang's folder: its `apart`; and this, if it is kept off the hosts of others. Seconds that it
+# may wait for that, and that Slurm may take to choose hosts where there are some.
+_APART, _ELSEWHERE, _MOST_WAIT, _TO_CHOOSE = "apart", "elsewhere", 60.0, 10.0
 
 
 class _Job(NamedTuple):
@@ -129,6 +134,9 @@ class SlurmEngine:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if has_site(gang.options) and shared_home(gang.options) is not SharedHome.NO:
             (folder / PROLOGUE).touch()
+        if gang.apart:
+            (folder / _APART).write_text(gang.apart)
+            gang = self._elsewhere(gang)
         env = {**gang.env, MARKER: f"{self._home}.{gang.key}"}
         env["ALLRANKS_AGENT_BUNDLE"] = agent_bundle.digest()
         if shared_home(gang.options) is SharedHome.AUTO:
@@ -155,6 +163,8 @@ class SlurmEngine:
                 missing.append(handle)
             else:
                 status = self._status(handle.key, job.state, job.reason, job.nodes)
+                if status.state is GangState.QUEUED:
+                    self._let_anywhere(handle.key, job.ref)
                 if job.failure and status.state is GangState.GONE:
                     status = status._replace(
                         why=f"Slurm: {job.failure}", reason=Reason.SETUP_FAILED
@@ -210,6 +220,39 @@ class SlurmEngine:
         if healthy and self._run.age(patience) > _SETTLING:
             return Refused(error.message, where="resources", hint=hint)
         return None
+
+    def _elsewhere(self, gang: Gang) -> Gang:
+        """The gang, kept off the hosts of others of its ``apart``, if it can then start now. Raises
+        EngineError, to be asked again, as long as Slurm is about to choose the host of one."""
+        hosts = []
+        for job in self._queue():
+            file = self._nodes / job.mark.removeprefix(self._mark("")) / _APART
+            if _ended(job.state) or _text(file) != gang.apart or job.mark == self._mark(gang.key):
+                continue
+            if not job.nodes and job.reason == "None" and _age(file) < _TO_CHOOSE:
+                raise EngineError("waits until Slurm has chosen the host of another replica")
+            hosts += [job.nodes] if job.nodes else []
+        if not hosts:
+            return gang
+        extra = [f"--exclude={','.join(hosts)}", *gang.options.get("extra", ())]
+        elsewhere = gang._replace(options={**gang.options, "extra": extra})
+        with contextlib.suppress(EngineError, Refused, ValueError):
+            test = ("sbatch", "--test-only")
+            plan = self._run(*test, input=self.render(elsewhere), messages=True)
+            start = re.search(r" to start at (\S+) ", plan)
+            at = datetime.fromisoformat(start[1] if start else "")
+            if at.timestamp() < time.time() + _MOST_WAIT:
+                (self._nodes / gang.key / _ELSEWHERE).touch()
+                return elsewhere
+        return gang
+
+    def _let_anywhere(self, key: str, ref: str) -> None:
+        """Let a gang that has waited for other hosts than those of others run there, too."""
+        file = self._nodes / key / _ELSEWHERE
+        if _age(file) > _MOST_WAIT:
+            with contextlib.suppress(EngineError, Refused):
+                self._run("scontrol", "update", f"JobId={ref}", "ExcNodeList=")
+                file.unlink()
 
     # ------------------------------------------------------------ queries
 
@@ -316,6 +359,19 @@ def _describe(gang: Gang) -> str:
     if gang.memory:
         parts.append(f"{gang.memory / (1 << 30):.3g} GiB of memory")
     return " and ".join(", ".join(parts).rsplit(", ", 1))
+
+
+def _text(file: Path) -> str:
+    with contextlib.suppress(OSError):
+        return file.read_text()
+    return ""
+
+
+def _age(file: Path) -> float:
+    """Seconds since a file was written; 0 if there is none."""
+    with contextlib.suppress(OSError):
+        return time.time() - file.stat().st_mtime
+    return 0.0
 
 
 def _ended(state: str) -> bool:
