@@ -4,6 +4,7 @@ it."""
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
@@ -18,7 +19,7 @@ from allranks.http_limits.connection_limit import RefusalLog
 from allranks.server.agent_api import routes as agents
 from allranks.server.api.routes.mlflow import PREFIX
 from allranks.server.api.routes.ui import PREFIX as UI
-from allranks.server.auth.roles import PERSON
+from allranks.server.auth.roles import PERSON, Person
 from allranks.server.dependencies import Services
 from allranks.server.http.error_responses import reply
 from allranks.server.http.service_pages import ServicePages, label_of
@@ -27,6 +28,8 @@ log = logging.getLogger("allranks.authentication")
 
 App = Callable[..., Any]
 
+# Seconds between checks of the token of an answer that goes on.
+_CHECK = 5.0
 # Answers without a token, as long as this process answers at all.
 HEALTH = "/healthz"
 _HEALTHY = PlainTextResponse("ok\n")
@@ -61,9 +64,15 @@ class Gate:
         except AllranksError as error:
             await reply(error)(scope, receive, send)
             return
+        if PERSON in scope:
+            send = _while_valid(send, lambda: self._person(headers))
         # Those set their own headers.
         is_page = app in (self._mlflow, self._ui, self._service_pages)
         await app(scope, receive, send if is_page else _with_headers(send))
+
+    def _person(self, headers: Headers) -> Person:
+        """Raises Unauthorized."""
+        return self._services.auth.person(headers.get("authorization"))
 
     def _choose(self, scope: Scope, headers: Headers) -> App:
         """The application for a request. Raises Forbidden, and Unauthorized for a person."""
@@ -79,11 +88,32 @@ class Gate:
         if scope["path"].startswith(agents.PREFIX):
             return self._agents
         try:
-            scope[PERSON] = self._services.auth.person(headers.get("authorization"))
+            scope[PERSON] = self._person(headers)
         except Unauthorized:
             self._refusals.note((scope.get("client") or ("nowhere",))[0])
             raise
         return self._people
+
+
+def _while_valid(send: Send, authenticate: Callable[[], object]) -> Send:
+    """End an answer without end once its token is revoked or has expired."""
+    checked, is_over = time.monotonic(), False
+
+    async def check(message: Any) -> None:
+        nonlocal checked, is_over
+        if is_over:
+            return
+        now = time.monotonic()
+        if message.get("more_body") and now - checked > _CHECK:
+            checked = now
+            try:
+                authenticate()
+            except Unauthorized:
+                is_over = True
+                message = {"type": "http.response.body", "body": b"", "more_body": False}
+        await send(message)
+
+    return check
 
 
 def _with_headers(send: Send) -> Send:

@@ -94,8 +94,11 @@ def test_of_ends_that_vanished_before_they_met_nothing_is_left(server: Served) -
 
 
 @pytest.mark.medium
-def test_channels_end_when_their_token_is_revoked(server: Served) -> None:
-    made = server.people.post("/api/v1/tokens", json={"name": "ann", "role": "admin"})
+@pytest.mark.parametrize("how", ["revoked", pytest.param("expired", marks=pytest.mark.slow)])
+def test_channels_end_with_their_token(server: Served, how: str) -> None:
+    asked = {"name": "ann", "role": "admin"}
+    days = {"expires_days": 4 / 86400} if how == "expired" else {}
+    made = server.people.post("/api/v1/tokens", json=asked | days)
     token, agent_token = made.json()["token"], server.auth.agent_token("a", 1)
     number, waiting = opened(server, token), opened(server, token)
     ends = (
@@ -108,12 +111,15 @@ def test_channels_end_when_their_token_is_revoked(server: Served) -> None:
         )
     client.sendall(b"passes")
     assert node.recv(100) == b"passes"
-    assert server.people.delete("/api/v1/tokens/ann").status_code == 204
+    if how == "revoked":
+        assert server.people.delete("/api/v1/tokens/ann").status_code == 204
     for end in (client, node):
         end.settimeout(10)
         with end, contextlib.suppress(ConnectionResetError):
             assert end.recv(100) == b""
-    assert isinstance(refused(server, agent_token, f"/agent/v1/0/channels/{waiting}/0"), NotFound)
+    if how == "revoked":
+        path = f"/agent/v1/0/channels/{waiting}/0"
+        assert isinstance(refused(server, agent_token, path), NotFound)
 
 
 def meet(server: Served, number: int, index: int, query: str = "") -> list[socket.socket]:

@@ -27,10 +27,11 @@ class Role(IntEnum):
 
 
 class Person(NamedTuple):
-    """The owner of a token."""
+    """The owner of a token, which is valid up to ``expires_at`` (seconds since the epoch)."""
 
     name: str
     role: Role
+    expires_at: float | None = None
 
 
 # Whoever can read the home has its token.

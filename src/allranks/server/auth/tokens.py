@@ -84,13 +84,16 @@ class Tokens:
             for name, stored in self._kept.items():  # always all of them, in constant time
                 if hmac.compare_digest(stored["hash"], shown):
                     owner = name
-            if owner is None or (self._kept[owner]["expires_at"] or now + 1) <= now:
+            if owner is None:
+                return None
+            expires_at = self._kept[owner]["expires_at"]
+            if expires_at is not None and expires_at <= now:
                 return None
             if now - self._used.get(owner, 0.0) > _USE_INTERVAL:
                 self._used[owner] = now
                 # In a thread: this runs in the event loop, and the database may be slow.
                 threading.Thread(target=self._record_use, args=(owner, now), daemon=True).start()
-            return Person(owner, Role[self._kept[owner]["role"].upper()])
+            return Person(owner, Role[self._kept[owner]["role"].upper()], expires_at)
 
     def _record_use(self, name: str, now: float) -> None:
         try:

@@ -107,12 +107,14 @@ class Channel:
         number: int,
         row: JobRow,
         node: int,
-        who: str,
+        who: Person,
         order: ChannelOrder,
         entry: Event | None,
     ) -> None:
         self.number, self.job, self.launch, self.node = number, row.name, row.record.launch, node
-        self.attempt, self.who, self.order = row.record.attempt, who, order
+        self.attempt, self.who, self.order = row.record.attempt, who.name, order
+        self.expires_at = who.expires_at
+        self.expiry: asyncio.TimerHandle | None = None
         # The event that records who enters, once somebody does.
         self.entry = entry
         self.until = time.monotonic() + PATIENCE
@@ -130,6 +132,12 @@ class Channel:
     @property
     def is_dead(self) -> bool:
         return self.is_over or (time.monotonic() > self.until and not self.meetings)
+
+    def end(self) -> None:
+        """Cut its connections. Thread-safe."""
+        self.is_over = True
+        for pipe in [*self.pipes]:
+            pipe.abort()
 
     def _has(self, side: Side) -> bool:
         return 0 in self.meetings and side in self.meetings[0].sides
@@ -178,7 +186,7 @@ class Channels:
                 raise Conflict(f"{row.name} has {MOST} open channels", hint="close some of them")
             self._last = number = max(int(time.time() * 1000), self._last + 1)
             order: ChannelOrder = {"number": number, "rank": where.rank, **what}  # type: ignore[typeddict-item]
-            channels[number] = made = Channel(number, row, where.node, who.name, order, entry)
+            channels[number] = made = Channel(number, row, where.node, who, order, entry)
         self._wakeups.notify(row.name)
         return made
 
@@ -284,9 +292,7 @@ class Channels:
             channels = [one for of_job in self._by_job.values() for one in of_job.values()]
         for channel in channels:
             if channel.who == name:
-                channel.is_over = True
-                for pipe in [*channel.pipes]:
-                    pipe.abort()
+                channel.end()
 
     def _joined(
         self, channel: Channel, index: int, side: Side, meeting: Meeting, pipe: Pipe
@@ -294,6 +300,9 @@ class Channels:
         channel.pipes.add(pipe)
         if side == "client" and index == 0:
             channel.client = pipe
+            if channel.expires_at is not None:
+                left = channel.expires_at - time.time()
+                channel.expiry = asyncio.get_running_loop().call_later(left, channel.end)
         pipe.ended = lambda: self._left(channel, index, pipe)
         meeting.join(pipe)
         if channel.is_over:
@@ -309,6 +318,8 @@ class Channels:
         channel.meetings.pop(index, None)
         if index == 0:
             channel.is_over = True
+            if channel.expiry is not None:
+                channel.expiry.cancel()
             with self._lock:
                 channels = self._by_job.get(channel.job, {})
                 channels.pop(channel.number, None)
