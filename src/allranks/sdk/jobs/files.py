@@ -41,16 +41,21 @@ def too_long(client: Client, name: str) -> list[str]:
 
 
 def selected(
-    job: Mapping[str, Any], listing: Sequence[Mapping[str, Any]], patterns: Sequence[str]
+    job: Mapping[str, Any],
+    listing: Sequence[Mapping[str, Any]],
+    patterns: Sequence[str],
+    others: Sequence[str] = (),
 ) -> set[str]:
     """The record's paths of the files that ``patterns`` matches. Raises NotFound for one without a
-    match."""
+    match; ``others`` are links and special files, which do not count."""
     addresses = {file["path"]: address(file["path"], job["attempts"]) for file in listing}
     chosen = set()
     for pattern in patterns:
         meant = {recorded for recorded, path in addresses.items() if selects(pattern, path)}
         if not meant:
             message = f"{job['name']} has no file {pattern!r}"
+            if any(selects(pattern, address(path, job["attempts"])) for path in others):
+                message += ", only a link that leads to no file of it, or a special file"
             raise NotFound(message, hint=hint(job["name"], pattern, addresses.values()))
         chosen |= meant
     return chosen

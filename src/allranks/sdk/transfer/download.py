@@ -14,7 +14,7 @@ from allranks.agent.data.file_entry import FileEntry
 from allranks.core.data import kept_files
 from allranks.core.data.node_files import WRITTEN
 from allranks.core.data.state_manifest import stays_inside
-from allranks.core.job.file_addresses import address, downloaded, selects
+from allranks.core.job.file_addresses import address, downloaded
 from allranks.core.transfer_progress import OnProgress, Progress, unheard
 from allranks.errors import AllranksError, NotFound, ServerError
 from allranks.http_client import Client, shaped
@@ -112,13 +112,8 @@ def download(
     attempts = job["attempts"]
     try:
         everywhere = [*listing, *({"path": path} for path in folders)]
-        chosen = selected(job, everywhere, paths) if paths else set()
+        chosen = selected(job, everywhere, paths, links) if paths else set()
     except NotFound as error:
-        others = [address(path, attempts) for path in links]
-        if other := next((p for p in others if any(selects(pattern, p) for pattern in paths)), ""):
-            hint = f"allranks job files {name} lists the files"
-            message = f"{other!r} is a link to no file of {name}, or a special file"
-            raise NotFound(message, hint=hint) from None
         hint = "; ".join(filter(None, [*not_kept, error.hint]))
         raise NotFound(error.message, where=error.where, hint=hint) from None
 

@@ -46,10 +46,8 @@ def _sorted_by_column(
             else:
                 valued.append((*order, row.id))
     if others and not valued and query.sort.key not in COLUMNS:
-        metrics = records.last_values(others)
-        raise _unknown(
-            query.sort.key, {*names, *(name for by_name in metrics.values() for name in by_name)}
-        )
+        names.update(name for values in records.last_values(others).values() for name in values)
+        raise _unknown(query.sort.key, names)
     down = query.sort.descending
     ids = [order[-1] for order in sorted(valued, reverse=down)] + sorted(others, reverse=down)
     return [row for page in records.pages(ids[: query.limit]) for row in page]

@@ -214,24 +214,21 @@ def _files_and_others(
     place: _Place, too_long: list[str] | None = None
 ) -> tuple[list[FileAnswer], list[str]]:
     """The files with the links to one of them, and the paths of other links and special files."""
-    files: dict[str, FileAnswer] = {}
-    others = list[str]()
-    order = list[str]()
-    for path, status in place.listed(too_long):
-        order.append(path)
-        if stat.S_ISREG(status.st_mode):
-            files[path] = {"path": path, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
-        elif not stat.S_ISDIR(status.st_mode):
-            others.append(path)
+    listed = dict(place.listed(too_long))
+    others = [path for path, status in listed.items() if not _is_copied(status)]
+    files: dict[str, FileAnswer] = {
+        path: {"path": path, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+        for path, status in listed.items()
+        if stat.S_ISREG(status.st_mode)
+    }
     links: dict[str, FileAnswer] = {}
     for path in others if place.lists_links else ():
-        target = files.get(place.name_of(place.find(path)))
-        if target is not None:
+        if (target := files.get(place.name_of(place.find(path)))) is not None:
             links[path] = {**target, "path": path, "link": target["path"]}
-    listing = {**files, **links}
+    files |= links
     return (
-        [listing[path] for path in order if path in listing],
-        [path for path in others if path not in links],
+        [files[path] for path in listed if path in files],
+        [path for path in others if path not in files],
     )
 
 
