@@ -118,6 +118,8 @@ class _Server:
         if self.lies or self.only in ("file", "name"):
             for path in self.paths:
                 file = {"path": path, "size": 5, "mtime_ns": 10**18, "sha256": ""}
+                if self.chance.random() < 0.3:
+                    file["link"] = self.chance.choice([*self.paths, *self.honest, "/etc", *_ODD])
                 if self.lies and self.chance.random() < 0.1:
                     file[self.chance.choice([*file])] = self.chance.choice(_ODD)
                 if self.lies and self.chance.random() < 0.1:
