@@ -244,6 +244,7 @@ def test_an_endpoint_that_is_refused(shared: Allranks, code: Path, text: str, sa
         ("", "needs a model"),
         ("model: azureml:nosuch:1\n", "not found"),
         ("model: {path: gone}\n", "gone"),
+        ("model: {path: .}\n", "d.yml: the model needs a scoring script"),
         ("model: {path: ., type: triton_model}\n", "Triton"),
         (
             "command: x\ncode_configuration: {scoring_script: s.py}\n",

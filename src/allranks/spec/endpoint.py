@@ -316,6 +316,12 @@ def starts_image(deployment: Deployment) -> bool:
     )
 
 
+def loads_model(deployment: Deployment) -> bool:
+    """Whether replicas load the model by themselves, without a script or another program."""
+    own = deployment.command or deployment.code_configuration
+    return deployment.model is not None and not (own or starts_image(deployment))
+
+
 def image_port(deployment: Deployment) -> int | None:
     """Where the program of the image listens."""
     port = str(route_of(deployment.model_dump(mode="json"), "scoring_route").get("port", ""))

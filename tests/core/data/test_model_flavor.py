@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.core.data.model_flavor import belongs_to, flavor, model_type, scored_without_script
+from allranks.core.data.model_flavor import belongs_to, flavor, model_type, script_problem
 
 NAMES = st.text(st.characters(codec=None), max_size=12)
 PATHS = st.lists(
@@ -86,4 +86,4 @@ def test_nothing_belongs_to_it_that_is_not_beside_it(name: str, beside: list[str
     ],
 )
 def test_which_models_need_no_scoring_script(paths: list[str], expected: bool):
-    assert scored_without_script(paths) == expected
+    assert (script_problem("m", paths) is None) == expected

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from allranks.core.text import printable
+from allranks.errors import Problem
+
 # By the end of a name, or by a whole one. Names that anybody's files may have (`.h5`, `.bin`,
 # `.pkl`, `.safetensors`) say nothing.
 _ENDINGS = {"pt": "pytorch", "pth": "pytorch", "keras": "tensorflow", "onnx": "onnx"}
@@ -49,9 +52,18 @@ def belongs_to(name: str, beside: Iterable[str]) -> list[str]:
     return sorted(other for other in beside if other.startswith(heads))
 
 
-def scored_without_script(paths: Iterable[str]) -> bool:
-    """Whether a model of these files may answer requests without a scoring script: MLflow's, or one
-    ONNX file, pickle or TorchScript, as `allranks_scoring.models` loads them."""
-    names = [path.rpartition("/")[2] for path in paths]
+def script_problem(model: str, paths: Iterable[str]) -> Problem | None:
+    """Why a model of these files needs a scoring script; None for MLflow's, and for one ONNX file,
+    pickle or TorchScript, as `allranks_scoring.models` loads them."""
+    files = sorted(paths)
+    names = [path.rpartition("/")[2] for path in files]
     counts = [sum(name.endswith(endings) for name in names) for endings in _SCORED]
-    return MLMODEL in names or 1 in counts
+    if MLMODEL in names or 1 in counts:
+        return None
+    has = ", ".join(map(printable, files[:5])) + (" and others" if len(files) > 5 else "")
+    message = (
+        f"{model} needs a scoring script: it is neither MLflow's nor one ONNX file, pickle or "
+        f"TorchScript, but has {has or 'no files'}"
+    )
+    hint = "--script FILE, or code_configuration: {code: FOLDER, scoring_script: FILE}"
+    return Problem(message, hint=f"{hint}, with a function run(data)")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.core.data.model_flavor import script_problem
 from allranks.core.packing import pack
 from allranks.core.transfer_progress import OnProgress, unheard
 from allranks.errors import NotFound, Problem, SpecError
@@ -19,7 +20,13 @@ from allranks.sdk.submit.elsewhere import lock_for
 from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.send import Snapshots
 from allranks.sdk.submit.shell import Shell
-from allranks.spec.endpoint import CodeConfiguration, parse_deployment, replica_job
+from allranks.spec.endpoint import (
+    CodeConfiguration,
+    InlineModel,
+    loads_model,
+    parse_deployment,
+    replica_job,
+)
 from allranks.spec.fields.problems import nearest, placed
 from allranks.spec.fields.scalars import sendable
 from allranks.spec.yaml import load
@@ -85,6 +92,11 @@ def prepare_deployment(
         return body, reader.snapshots
     parsed = parse_deployment(sent, lines, file)
     _require_script(parsed.code_configuration, base, lines, file)
+    if isinstance(parsed.model, InlineModel) and loads_model(parsed):
+        folder = base / parsed.model.path
+        files = [path.name for path in (folder, *folder.rglob("*")) if path.is_file()]
+        if files and (problem := script_problem("the model", files)):
+            raise SpecError([placed(problem, lines or {})], file=file)
     if (own := parsed.code_configuration) and _lacks_init(base / own.code / own.scoring_script):
         note(f"{own.scoring_script} has no init(): nothing is loaded before the first request")
     job = replica_job(parsed)

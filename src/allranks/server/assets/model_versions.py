@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from allranks.core.data.model_flavor import scored_without_script
-from allranks.core.text import printable
-from allranks.errors import NotFound, Problem, SpecError
+from allranks.errors import NotFound
 from allranks.spec.fields.azureml_references import Asset
 from allranks.spec.fields.problems import nearest
 from allranks.store.assets import AssetRow, Assets, find_version
@@ -50,19 +48,6 @@ class ModelVersions(NamedTuple):
 
     def manifest(self, row: AssetRow) -> tuple[Entry, ...]:
         return self.trees.manifest(row.spec["digest"])
-
-    def require_scored(self, row: AssetRow) -> None:
-        """Raises SpecError for a model that cannot answer requests without a scoring script."""
-        names = [entry.path for entry in self.manifest(row)]
-        if scored_without_script(names):
-            return
-        has = ", ".join(map(printable, names[:5])) + (" and others" if len(names) > 5 else "")
-        message = (
-            f"{row.name}:{row.version} needs a scoring script: it is neither MLflow's nor one ONNX "
-            f"file, pickle or TorchScript, but has {has}"
-        )
-        hint = "--script FILE, or code_configuration: {code: FOLDER, scoring_script: FILE}"
-        raise SpecError(Problem(message, hint=f"{hint}, with a function run(data)"))
 
     def files(self, row: AssetRow) -> Path:
         """The folder that contains all files of the manifest."""

@@ -16,6 +16,7 @@ from allranks.api.endpoints import (
     EndpointKeys,
     RequestCounts,
 )
+from allranks.core.data.model_flavor import script_problem
 from allranks.core.plan import Plan
 from allranks.core.replicas import Replica, endpoint_state, state, tries, with_share
 from allranks.errors import (
@@ -357,8 +358,10 @@ def _asset(
     if (reference := spec_of.model_reference(made.model)) is None:
         return ""
     row = services.models.versions.row(asset_of(reference, "model"))
-    if not (made.code_configuration or made.command or spec_of.starts_image(made)):
-        services.models.versions.require_scored(row)
+    if spec_of.loads_model(made):
+        files = (entry.path for entry in services.models.versions.manifest(row))
+        if problem := script_problem(f"{row.name}:{row.version}", files):
+            raise SpecError(problem)
     spec["model"] = f"azureml:{row.name}:{row.version}"
     job = submission["spec"]
     inputs = job.get("inputs")
