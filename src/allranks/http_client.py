@@ -96,7 +96,11 @@ class Client:
     def json(self, method: str, path: str, data: Any = None) -> Any:
         """Call with a JSON body; returns the JSON reply."""
         body = None if data is None else json.dumps(data).encode()
-        return read_json(self.call(method, path, body))
+        reply = self.call(method, path, body)
+        try:
+            return json.loads(reply.body or b"null")
+        except (ValueError, RecursionError):
+            raise not_ours(reply.status) from None
 
     def call(
         self,
@@ -465,14 +469,6 @@ def checked(reply: Reply) -> Reply:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise not_ours(reply.status) from None
     raise error
-
-
-def read_json(reply: Reply) -> Any:
-    """The JSON of an answer. Raises ServerError."""
-    try:
-        return json.loads(reply.body or b"null")
-    except (ValueError, RecursionError):
-        raise not_ours(reply.status) from None
 
 
 def shaped(answer: Any, shape: Any) -> Any:

@@ -6,15 +6,13 @@ import argparse
 import contextlib
 import json
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.cli.parser import refuse_with
 from allranks.core.amounts import size_text
-from allranks.errors import AllranksError, ServerError, UsageError
-from allranks.http_client import read_json
+from allranks.errors import AllranksError, UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 
@@ -60,15 +58,13 @@ def profile(options: argparse.Namespace) -> int:
             with contextlib.suppress(AllranksError):
                 find_server.connect().json("DELETE", path)
             raise
-        answer = read_json(reply)
+        answer = json.loads(reply.body)
     if options.json:
         show.as_json({**answer, "against": other} if other else answer)
         return 0
-    lines, notes = _read(answer, other)
-    for line in lines:
-        show.line(line)
-    for note in notes:
-        show.talk(note)
+    _show(answer)
+    if other is not None:
+        _compare(answer, other)
     return 0
 
 
@@ -84,70 +80,58 @@ def _ranks(text: str | None) -> list[int]:
     return sorted(numbers)
 
 
-def _read(answer: ProfileAnswer, other: ProfileAnswer | None) -> tuple[list[str], list[str]]:
-    """The lines to print, and the notes. Raises ServerError for an answer that is none: a job can
-    write to its record."""
-    try:
-        lines = [*_lines(answer), *(_against(answer, other) if other is not None else ())]
-        return lines, [*_notes(answer)]
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-        hint = "record a new one, without --last and --against"
-        raise ServerError("the profile is damaged: it has other parts", hint=hint) from None
-
-
-def _lines(answer: ProfileAnswer) -> Iterator[str]:
+def _show(answer: ProfileAnswer) -> None:
     verdict: Any = answer["verdict"]
-    yield f"{verdict['kind']}: {verdict['message']}"
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(answer["at"]))
+    show.line(f"{verdict['kind']}: {verdict['message']}")
     if verdict["gain"]:
-        yield f"  without it the job could be up to {verdict['gain']:.1f} × as fast"
+        show.line(f"  without it the job could be up to {verdict['gain']:.1f} × as fast")
     if verdict["hint"]:
-        yield f"  hint: {verdict['hint']}"
+        show.line(f"  hint: {verdict['hint']}")
     if verdict["ranks"]:
-        yield ""
-        yield "  rank " + " ".join(f"{name:>10}" for name in _PHASES) + "  no CPU  comes last"
+        show.line("")
+        show.line("  rank " + " ".join(f"{name:>10}" for name in _PHASES) + "  no CPU  comes last")
     for rank in verdict["ranks"]:
         shares = (rank["shares"].get(name, 0.0) for name in _PHASES)
         last = f"{rank['last']} of {verdict['collectives']}" if verdict["collectives"] else "-"
         row = " ".join(f"{share:>10.0%}" for share in shares)
-        yield f"  {rank['rank']:>4} {row}  {rank['starved']:>6.0%}  {last}"
+        show.line(f"  {rank['rank']:>4} {row}  {rank['starved']:>6.0%}  {last}")
     for rank in answer["memory"]:
-        yield from _of_memory(rank)
+        _show_memory(rank)
     if answer["operators"]:
-        yield ""
-        yield "  top operators of torch:"
+        show.line("")
+        show.line("  top operators of torch:")
     for operator in answer["operators"]:
         times = f"{operator['share']:>6.1%} {operator['seconds']:>8.3f} s {operator['calls']:>8}×"
-        yield f"  {times}  {operator['name']} ({operator['device']})"
-
-
-def _notes(answer: ProfileAnswer) -> Iterator[str]:
-    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(answer["at"]))
+        show.line(f"  {times}  {operator['name']} ({operator['device']})")
     for gap in answer["missing"]:
         who = f"node {gap['node']}" if gap["rank"] is None else f"rank {gap['rank']}"
-        yield f"{who}: {gap['why']}"
-    yield f"\nattempt {answer['attempt']} at {at}; files for Perfetto, speedscope and a browser:"
-    yield f"{answer['folder']}"
+        show.talk(f"{who}: {gap['why']}")
+    show.talk(
+        f"\nattempt {answer['attempt']} at {at}; files for Perfetto, speedscope and a browser:"
+    )
+    show.talk(f"{answer['folder']}")
 
 
-def _of_memory(rank: Any) -> Iterator[str]:
+def _show_memory(rank: Any) -> None:
     before, after = rank["resident"]
-    yield f"  rank {rank['rank']}: {size_text(before)} of memory, then {size_text(after)}"
+    show.line(f"  rank {rank['rank']}: {size_text(before)} of memory, then {size_text(after)}")
     for file, line, size, count in rank["lines"][:5]:
-        yield f"    +{size_text(size)} in {count} blocks, {file}:{line}"
+        show.line(f"    +{size_text(size)} in {count} blocks, {file}:{line}")
     for index, gpu in enumerate(rank.get("gpus", ())):
-        tensors, reserved = (size_text(gpu[key]) for key in ("allocated_bytes", "reserved_bytes"))
-        yield f"    GPU {index}: tensors hold {tensors}, torch {reserved}"
+        used, held = (size_text(gpu[key]) for key in ("allocated_bytes", "reserved_bytes"))
+        show.line(f"    GPU {index}: tensors hold {used}, torch {held}")
 
 
-def _against(answer: ProfileAnswer, other: ProfileAnswer) -> Iterator[str]:
+def _compare(answer: ProfileAnswer, other: ProfileAnswer) -> None:
     """The mean share of each phase in both jobs."""
     verdict: Any = other["verdict"]
-    yield ""
-    yield f"against {other['job']}: {verdict['kind']}: {verdict['message']}"
+    show.line("")
+    show.line(f"against {other['job']}: {verdict['kind']}: {verdict['message']}")
     for name in _PHASES:
         mine, theirs = _mean(answer, name), _mean(other, name)
         if max(mine, theirs) >= 0.01:
-            yield f"  {name:<10} {theirs:>5.0%} → {mine:>4.0%} ({mine - theirs:+.0%})"
+            show.line(f"  {name:<10} {theirs:>5.0%} → {mine:>4.0%} ({mine - theirs:+.0%})")
 
 
 def _mean(answer: ProfileAnswer, phase: str) -> float:
