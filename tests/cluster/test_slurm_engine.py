@@ -193,8 +193,8 @@ def test_replicas_run_on_different_hosts_where_others_are_free(engine, gang, clu
             engine.stop(handle)
         until(lambda: not cluster.slurm("squeue", "-h"), 60)
         # It does not wait for a host that others have, but for one that it would get at once.
-        words = ("sbatch", "--parsable", "-N2", "--exclusive", "--time=5", "--wrap", "sleep 600")
-        busy = cluster.slurm(*words)
+        words = ("sbatch", "--parsable", "-N2", "--exclusive", "--time=5", "--output=/dev/null")
+        busy = cluster.slurm(*words, "--wrap", "sleep 600")
         until(lambda: host_of(Handle("", busy)), 30)
         last = start(7)
         assert start(8) == last
