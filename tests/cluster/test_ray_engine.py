@@ -54,7 +54,7 @@ def case(bed: RayBed, tmp_path: Path) -> Iterator[Case]:
 
 def says(case: Case, script: str, **needs: object) -> Gang:
     """The gang with three nodes whose agents run that."""
-    return case.gang._replace(nodes=3, argv=(sys.executable, "-c", script), **needs)
+    return case.gang._replace(**{"nodes": 3, "argv": (sys.executable, "-c", script), **needs})
 
 
 class TestTheRayEngine(Contract):
@@ -242,3 +242,20 @@ def test_a_cluster_that_scales_itself_is_waited_for_and_shrinks_again(
         engine.stop(handle)
         until(lambda: engine.poll([handle])[handle.key].state is GangState.GONE, SECONDS)
         until(lambda: len(bed.alive()) == 1, SECONDS)
+
+
+def test_replicas_run_on_different_hosts_where_others_are_free(case: Case, tmp_path: Path):
+    script = "import socket, time; open('host', 'w').write(socket.gethostname()); time.sleep(60)"
+    gangs = [
+        says(case, script, key=case.gang.key.replace(".1", f".{n}"), nodes=1, apart="far/blue")
+        for n in (2, 3, 4)
+    ]
+    try:
+        for gang in gangs:
+            case.engine.submit(gang)
+        files = [tmp_path / "nodes" / gang.key / "0" / "host" for gang in gangs]
+        until(lambda: all(file.exists() and file.read_text() for file in files), SECONDS)
+        assert len({file.read_text() for file in files}) == 3
+    finally:
+        for gang in gangs:
+            case.engine.stop(Handle(gang.key))
