@@ -67,7 +67,7 @@ class NodeFiles:
         self._lock = threading.Lock()
         # The attempt in which each node's files last had the others'.
         self._given: dict[Path, int] = {}
-        self._giving = threading.Lock()
+        self._giving = dict[Path, threading.Lock]()
 
     def allowed(self, row: JobRow, launch: int, node: int) -> State:
         """The files that a node of the job may write. Raises Unauthorized for lost nodes and ended
@@ -141,7 +141,9 @@ class NodeFiles:
         attempt, task, folder = row.record.attempt, row.plan.task, self._folder(row)
         if attempt == 1 or task.nodes == 1 or self._given.get(state.folder) == attempt:
             return
-        with self._giving:
+        with self._lock:
+            giving = self._giving.setdefault(folder, threading.Lock())
+        with giving:
             states = {n: self._state(row, str(n)) for n in range(task.nodes)}
             if self._written(row).exists():
                 states[HOME] = self._state(row, "home")
@@ -194,6 +196,7 @@ class NodeFiles:
             for each in [each for each in self._states if each.parent == folder]:
                 del self._states[each]
                 self._given.pop(each, None)
+            self._giving.pop(folder, None)
         self.delete(row.name)
 
     def _folder(self, row: JobRow) -> Path:

@@ -8,6 +8,7 @@ adds the others' files to a node's own, which the node then fetches.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -82,11 +83,11 @@ def give(folder: Path, states: Mapping[int, State], node: int, limit: int, link:
             hint="write to ALLRANKS_STATE_DIR what nodes need of one another, or raise "
             "ALLRANKS_WORK_LIMIT of the server",
         )
-    sources = {other: entries_of(states[other], other) for other in {*merge.from_node.values()}}
+    sources = {other: states[other].entries() for other in {*merge.from_node.values()}}
     puts = list[Put]()
     for path in sorted(lacking, key=lambda path: (plan[path].what != GONE, path)):
         other = merge.from_node[path]
-        entry = sources[other].get(path)
+        entry = sources[other].get(f"{own(other)}/{path}")
         if (entry is None) != (plan[path].what == GONE):
             continue  # a node that cannot begin has sent something
         if entry is not None and entry.what == "file":
@@ -166,9 +167,15 @@ def _is_there(change: Change, entry: Entry | None) -> bool:
 def _load(folder: Path) -> tuple[int, dict[int, NodeChanges]]:
     """The attempt that began last, and what each node had changed. Raises OSError."""
     try:
-        attempt, lists = json.loads((folder / _CHANGES).read_bytes())
+        return _parsed(folder / _CHANGES, (folder / _CHANGES).stat().st_mtime_ns)
     except FileNotFoundError:
         return 0, {}
+
+
+@functools.lru_cache(maxsize=4)
+def _parsed(file: Path, written: int) -> tuple[int, dict[int, NodeChanges]]:
+    """Each node of a job asks for it as an attempt begins."""
+    attempt, lists = json.loads(file.read_bytes())
     return attempt, {int(n): NodeChanges.load(text.encode()) for n, text in lists.items()}
 
 
