@@ -59,6 +59,7 @@ for folder in (record, os.path.dirname(deadline)):
         for name in files:
             link(os.path.join(above, name), outside + "/secret")
 link(deadline + ".new", outside + "/secret")
+link(os.path.join(os.path.dirname(os.environ["ALLRANKS_STATE_DIR"]), "coming"), outside)
 for path in ("artifacts/work/sub", "artifacts/system_logs", "working-folder/0/work/sub"):
     link(os.path.join(record, path), outside)
 for number in ("1", "2"):

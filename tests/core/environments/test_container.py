@@ -112,7 +112,9 @@ def test_mounts_are_what_the_task_names():
         Mount("/home/jobs/a/artifacts", True),
         Mount("/lib/allranks/agent"),
         Mount("/nodes/a.1/0/attempt-1", True),
-        Mount("/nodes/a.1/0/state", True),
+        Mount("/nodes/a.1/0/state"),
+        Mount("/nodes/a.1/0/state/node-0", True),
+        Mount("/nodes/a.1/0/state/shared", True),
         Mount("/results", True),
     ]
 

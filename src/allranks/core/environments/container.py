@@ -12,7 +12,7 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from allranks.core.data.state_manifest import own
+from allranks.core.data.state_manifest import SHARED, own
 from allranks.core.data.working_set import FILES
 from allranks.core.plan import Container, Task
 
@@ -48,14 +48,17 @@ def mounts(task: Task, folder: str, ours: str) -> list[Mount]:
     """``folder`` is the attempt's on this node, where what is downloaded lies, too; ``ours`` holds
     the programs of allranks."""
     node = posixpath.dirname(folder)
-    needed = [Mount(ours), Mount(folder, True), Mount(f"{node}/state", True)]
-    # What is beside these the agent and the server write: links there would lead them outside.
-    needed += [Mount(task.record), Mount(f"{task.record}/artifacts", True)]
+    of_node = own(posixpath.basename(node))
+    # What is beside the writable ones the agent and the server write: links there would lead them
+    # outside.
+    needed = [Mount(ours), Mount(folder, True), Mount(f"{node}/state"), Mount(task.record)]
+    needed += [Mount(f"{node}/state/{part}", True) for part in (SHARED, of_node)]
+    needed.append(Mount(f"{task.record}/artifacts", True))
     working = f"{node}/working"
-    files = f"{working}/{own(posixpath.basename(node))}/{FILES}"
-    needed += (
-        [Mount(task.in_place, True)] if task.in_place else [Mount(working), Mount(files, True)]
-    )
+    if task.in_place:
+        needed.append(Mount(task.in_place, True))
+    else:
+        needed += [Mount(working), Mount(f"{working}/{of_node}/{FILES}", True)]
     if task.recipe is not None:
         needed.append(Mount(task.environments))
     mounted = [item for item in task.inputs if item.mode not in ("download", "stream")]
