@@ -63,7 +63,9 @@ from allranks.server.loop.loops import Loops
 from allranks.server.loop.profiles import Profiles
 from allranks.server.loop.slow_ranks import SlowRanks
 from allranks.server.loop.stacks import Stacks
+from allranks.server.loop.subscriptions import Subscriptions
 from allranks.server.loop.wakeups import Wakeups
+from allranks.server.loop.worker import Worker
 from allranks.server.mlflow import tracking
 from allranks.server.parents.loop import Parents
 from allranks.server.schedules.loop import ScheduleLoop
@@ -113,12 +115,16 @@ def create_app(
     check_small(database)
     services = _services(home, database, clocks, url, kinds, for_agents)
     for_agents.state.services = services
-    parents = Parents(services)
-    schedules = ScheduleLoop(services)
     keeper = Keeper(services)
-    idle = IdleSessions(services.records, services.channels, services.sessions, services.loops)
+    chores: tuple[Worker, ...] = (
+        Parents(services),
+        ScheduleLoop(services),
+        keeper,
+        IdleSessions(services.records, services.channels, services.sessions, services.loops),
+        CompactionLoop(database),
+        DiskReserve(home.root, database),
+    )
     page = UiProxy(home, url, services.host_names)
-    reserve = DiskReserve(home.root, database)
 
     async def start() -> list[asyncio.Task[None]]:
         listener = services.agents_listener
@@ -135,12 +141,12 @@ def create_app(
                 services.heartbeats.watch(),
                 listener.keep_open(addresses),
                 mailboxes.serve(),
-                idle.watch(),
             )
         ]
         await services.public_listener.reopen()
-        for service in (services.loops, parents, schedules, keeper, services.compaction, reserve):
-            service.start()
+        services.loops.start()
+        for chore in chores:
+            chore.start()
         if settings.prefetches():
             services.clusters.prepare(services.clusters.first)
         if services.tracking is not None:
@@ -158,7 +164,7 @@ def create_app(
         yield
         for task in tasks:
             task.cancel()
-        await _stop(services, keeper, schedules, parents, services.compaction, page, reserve)
+        await _stop(services, *chores, page)
         await asyncio.to_thread(database.dispose)
 
     for_people = people.create_app(lifespan)
@@ -177,10 +183,7 @@ def _spare_collector() -> None:
     gc_module.enable()
 
 
-async def _stop(
-    services: Services,
-    *others: Keeper | ScheduleLoop | Parents | CompactionLoop | UiProxy | DiskReserve,
-) -> None:
+async def _stop(services: Services, *others: Worker | UiProxy) -> None:
     await asyncio.gather(services.agents_listener.close(), services.public_listener.close())
     for service in (*others, services.loops, services.tracking):
         if service is not None:
@@ -213,7 +216,7 @@ def _services(
     blobs = Blobs(home.blobs)
     auth = Auth(home, Tokens(settings))
     host_names = HostNames()
-    wakeups = Wakeups()
+    wakeups, subscriptions = Wakeups(), Subscriptions()
     heartbeats = Heartbeats(clocks.lease)
     admission_lock = threading.Lock()
     agents_listener = AgentsListener(home, for_agents, heartbeats.reset)
@@ -234,6 +237,7 @@ def _services(
             clusters=clusters,
             agent_variables=agent_variables,
             wakeups=wakeups,
+            subscriptions=subscriptions,
             heartbeats=heartbeats,
             clocks=clocks,
             data=data,
@@ -247,7 +251,6 @@ def _services(
         home=home,
         home_mark=mark_home(home),
         clocks=clocks,
-        compaction=CompactionLoop(database),
         records=records,
         children=Children(database),
         step_results=StepResults(database),
@@ -266,6 +269,7 @@ def _services(
         models=Models(home, versions, blobs, records.answering, admission_lock),
         auth=auth,
         wakeups=wakeups,
+        subscriptions=subscriptions,
         heartbeats=heartbeats,
         states=states,
         node_files=node_files,

@@ -24,7 +24,6 @@ from allranks.server.http.host_header_check import HostNames
 from allranks.server.http.public_listener import PublicListener
 from allranks.server.jobs.register_model import Models
 from allranks.server.loop.channels import Channels
-from allranks.server.loop.compaction_loop import CompactionLoop
 from allranks.server.loop.event_batches import EventBatches
 from allranks.server.loop.hang_watch import Hangs
 from allranks.server.loop.heartbeats import Heartbeats
@@ -33,6 +32,7 @@ from allranks.server.loop.loops import Loops
 from allranks.server.loop.profiles import Profiles
 from allranks.server.loop.slow_ranks import SlowRanks
 from allranks.server.loop.stacks import Stacks
+from allranks.server.loop.subscriptions import Subscriptions
 from allranks.server.loop.wakeups import Wakeups
 from allranks.server.mlflow.tracking import Tracking
 from allranks.server.sessions.engine import SessionEngine
@@ -66,7 +66,6 @@ class Services(NamedTuple):
     home: Home
     home_mark: str | None
     clocks: Clocks
-    compaction: CompactionLoop
     records: Records
     children: Children
     step_results: StepResults
@@ -85,6 +84,7 @@ class Services(NamedTuple):
     models: Models
     auth: Auth
     wakeups: Wakeups
+    subscriptions: Subscriptions
     heartbeats: Heartbeats
     states: States
     node_files: NodeFiles

@@ -1,4 +1,4 @@
-"""The thread that keeps deployments as they shall be: their replicas are jobs."""
+"""Keeps deployments as they shall be: their replicas are jobs."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ from allranks.server.endpoints.scaling import (
     scale_of,
 )
 from allranks.server.http.public_listener import load
+from allranks.server.loop.subscriptions import Change
+from allranks.server.loop.worker import Worker
 from allranks.server.submission.submit import Submission, submit
 from allranks.statuses import TERMINAL, JobStatus
 from allranks.store.endpoints import DeploymentRow, EndpointRow, ReplicaRow
@@ -45,8 +47,8 @@ from allranks.store.jobs.job_rows import JobRow
 log = logging.getLogger("allranks.endpoints")
 
 # Seconds between two looks: while something changes, while a request may want the first replica,
-# else; and for the thread's end.
-_QUICK, _ALERT, _CALM, _STOP_TIMEOUT = 0.05, 0.2, 1.0, 3.0
+# else.
+_QUICK, _ALERT, _CALM = 0.05, 0.2, 1.0
 # Seconds that who has changed an endpoint waits for the router to know.
 _TELL = 10.0
 # Seconds that a request waits for the first replica of a deployment that has none without requests.
@@ -59,18 +61,15 @@ _PORTS = range(12_000, 32_000)
 _PORT = "serve.port"
 
 
-class Keeper:
-    """Works from ``start`` until ``stop``. ``wake`` is thread-safe. ``counts``: what the router
-    says of each deployment."""
-
+class Keeper(Worker):
     def __init__(self, services: Services) -> None:
+        super().__init__("endpoints")
         self._services = services
         self._router = RouterProcess(services.home.serve)
         self.lines = Lines(services.channels, services.records, self._router.sockets)
-        self._woken, self._ended, self._is_paused = threading.Event(), False, False
+        self._is_paused = False
         # Held while it looks: no look starts a router again that `pause` has ended.
         self._looking = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="endpoints", daemon=True)
         self._canceled: set[str] = set()
         self._scaler = Scaler()
         # How often `tell` was called, and of these the latest one that the router knows of.
@@ -78,27 +77,24 @@ class Keeper:
         self._heard = threading.Condition()
 
     def start(self) -> None:
-        self._services.loops.on_endpoint = self.wake
-        self._services.loops.on_route = self.tell
-        self._services.loops.on_stop = self.pause
-        self._thread.start()
+        for change, call in (
+            (Change.ENDPOINT, self.wake),
+            (Change.ROUTE, self.tell),
+            (Change.STOP, self.pause),
+        ):
+            self._services.subscriptions.subscribe(change, call)
+        super().start()
 
     def stop(self) -> None:
-        self._ended = True
-        self._woken.set()
-        self._thread.join(_STOP_TIMEOUT)
+        super().stop()
         self._router.close()
 
-    def wake(self) -> None:
-        """Look now: an endpoint has changed."""
-        self._woken.set()
-
-    def tell(self) -> bool:
+    def tell(self, _: str = "") -> bool:
         """Look now; whether the router knows what has changed, for which it waits `_TELL`."""
         with self._heard:
             self._told += 1
             number = self._told
-            self._woken.set()
+            self.wake()
             self._heard.wait_for(lambda: self._known >= number or self._is_paused, _TELL)
             # One that does not run accepts nothing.
             return self._known >= number or self._router.address is None
@@ -108,7 +104,7 @@ class Keeper:
             self._known = number
             self._heard.notify_all()
 
-    def pause(self) -> None:
+    def pause(self, _: str = "") -> None:
         """The server stops for good: its replicas end, and are not started again."""
         with self._heard:
             self._is_paused = True
@@ -116,18 +112,9 @@ class Keeper:
         with self._looking:
             self._router.end()
 
-    def _run(self) -> None:
-        while not self._ended:
-            wait: float | None = _CALM
-            try:
-                with self._looking:
-                    wait = None if self._is_paused else self._look()
-            except (AllranksError, OSError) as error:
-                log.warning("endpoints: %s", error)
-            except Exception:
-                log.exception("endpoints: failed; retrying")
-            self._woken.wait(wait)
-            self._woken.clear()
+    def look(self, names: set[str]) -> float | None:
+        with self._looking:
+            return None if self._is_paused else self._look()
 
     def _look(self) -> float | None:
         """The seconds until the next look; None without endpoints."""

@@ -8,20 +8,17 @@ that is removed once a job ends on a full disk; a new one is made when there is 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import shutil
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from allranks.disk_space import RESERVE
+from allranks.server.loop.worker import Worker
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
-
-log = logging.getLogger("allranks.disk")
 
 # Bytes of the file, and in the database: its log is written from its start again after 4 MB.
 _FILE, _PAGES = 4 << 20, 6 << 20
@@ -29,29 +26,16 @@ _FILE, _PAGES = 4 << 20, 6 << 20
 _LEAST = 2 * (_FILE + 2 * _PAGES)
 
 
-class DiskReserve:
-    """Keeps the reserve, from ``start`` until ``stop``."""
+class DiskReserve(Worker):
+    """Keeps the reserve."""
 
     def __init__(self, root: Path, database: Engine, pace: float = 2.0) -> None:
+        super().__init__("disk reserve", retry=pace)
         self._root, self._database, self._pace = root, database, pace
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="disk reserve", daemon=True)
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self.fill()
-            except Exception:
-                log.exception("no space can be reserved; trying again")
-            self._stopping.wait(self._pace)
+    def look(self, names: set[str]) -> float:
+        self.fill()
+        return self._pace
 
     def fill(self) -> None:
         """Reserve what is missing, if there is space. Raises OSError, and the database's errors."""

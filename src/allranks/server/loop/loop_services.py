@@ -11,6 +11,7 @@ from allranks.server.clusters.clusters import Clusters
 from allranks.server.loop.agent_variables import AgentVariables
 from allranks.server.loop.hang_watch import Hangs
 from allranks.server.loop.heartbeats import Heartbeats
+from allranks.server.loop.subscriptions import Subscriptions
 from allranks.server.loop.wakeups import Wakeups
 from allranks.settings import Clocks, Home
 from allranks.store.assets import Assets
@@ -25,6 +26,7 @@ class LoopServices(NamedTuple):
     clusters: Clusters
     agent_variables: AgentVariables
     wakeups: Wakeups
+    subscriptions: Subscriptions
     heartbeats: Heartbeats
     clocks: Clocks
     data: Assets

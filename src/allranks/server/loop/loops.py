@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from allranks.errors import AllranksError
 from allranks.server.assets.node_files import files_of
 from allranks.server.clusters.clusters import Cluster
 from allranks.server.loop.loop_services import LoopServices
 from allranks.server.loop.reconcile import Loop
+from allranks.server.loop.subscriptions import Change
 from allranks.store.jobs.job_rows import COMMAND
 
 log = logging.getLogger("allranks.loop")
@@ -28,14 +29,6 @@ class Loops:
         self._records, self._clusters = services.records, services.clusters
         self._loops: dict[Cluster, Loop] = {}
         self._lock = threading.Lock()
-        # Called when a sweep, a pipeline (by name) or one of its children changes, or a schedule.
-        self.on_parent: Callable[[str], None] = lambda name: None
-        self.on_schedule: Callable[[], None] = lambda: None
-        # Called when an endpoint changes, and before the jobs of a server that stops are ended.
-        self.on_endpoint: Callable[[], None] = lambda: None
-        # The same; returns whether the router knows what has changed.
-        self.on_route: Callable[[], bool] = lambda: True
-        self.on_stop: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Resume every live job, and clean up gangs of this machine that no live job owns."""
@@ -70,14 +63,12 @@ class Loops:
         if row.type == COMMAND:
             self._loop_for(self._clusters.cluster(row.plan)).wake(name)
         else:
-            self.on_parent(name)
+            self._services.subscriptions.publish(Change.PARENT, name)
         self._services.wakeups.notify(name)
 
     def _loop_for(self, cluster: Cluster, leftovers: Sequence[str] = ()) -> Loop:
         with self._lock:
             if cluster not in self._loops:
-                self._loops[cluster] = Loop(
-                    cluster, self._services, leftovers, lambda name: self.on_parent(name)
-                )
+                self._loops[cluster] = Loop(cluster, self._services, leftovers)
                 self._loops[cluster].start()
             return self._loops[cluster]

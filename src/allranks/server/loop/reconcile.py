@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import functools
 import logging
-import queue
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,24 +33,23 @@ from allranks.server.loop.gang_statuses import GangStatuses, handle_of
 from allranks.server.loop.loop_services import LoopServices
 from allranks.server.loop.retries import Retries
 from allranks.server.loop.submissions import Submissions
+from allranks.server.loop.subscriptions import Change
+from allranks.server.loop.worker import Worker
 from allranks.statuses import TERMINAL, GangState, JobStatus
 from allranks.store.jobs.job_rows import COMMAND, JobRow
 
 log = logging.getLogger("allranks.loop")
 
 
-class Loop:
-    """Drives the jobs of one cluster, from ``start`` until ``end``. ``wake`` is thread-safe."""
+class Loop(Worker):
+    """Drives the jobs of one cluster."""
 
     def __init__(
-        self,
-        cluster: Cluster,
-        services: LoopServices,
-        leftovers: Sequence[str] = (),
-        on_parent: Callable[[str], None] = lambda name: None,
+        self, cluster: Cluster, services: LoopServices, leftovers: Sequence[str] = ()
     ) -> None:
+        super().__init__(f"loop {cluster.kind}", retry=services.clocks.tick)
         self._cluster, self._clusters = cluster, services.clusters
-        self._leftovers, self._on_parent = leftovers, on_parent
+        self._leftovers = leftovers
         self._engine = services.clusters.engine(cluster)
         self._services = services
         self._home, self._records, self._clocks = services.home, services.records, services.clocks
@@ -62,7 +59,6 @@ class Loop:
         self._submissions = Submissions(self._clusters.kind_of(cluster.kind).queue)
         # Whether jobs are looked at in the order of their submission.
         self._in_order = False
-        self._woken: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._statuses = GangStatuses(self._engine, cluster.kind, services)
         self._next_tick = 0.0
         self._to_clean: list[JobRow] = []
@@ -73,61 +69,43 @@ class Loop:
         # Gangs that wait or whose ranks have ended since the last look, for an engine with a queue.
         self._to_poll: list[Handle] = []
         self._computes: KnownComputes | None = None
-        self._thread = threading.Thread(target=self._run, name=f"loop {cluster.kind}", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def end(self) -> None:
-        self._woken.put(None)
-
-    def join(self, seconds: float) -> None:
-        self._thread.join(max(0.0, seconds))
-
-    def wake(self, name: str) -> None:
-        self._woken.put(name)
 
     # ------------------------------------------------------------ the thread
 
-    def _run(self) -> None:
-        live = True
+    def look(self, names: set[str]) -> float | None:
+        if names:
+            self._statuses.hurry()
+        live = True  # assumed until the next tick
+        if names and time.monotonic() < self._next_tick:
+            for name in names:
+                self._advance_or_log(self._records.get(name))
+            self._start_next()
+            self._look_at_stopped()
+        else:
+            live = self._look_at_all()
+        return max(0.0, self._next_tick - time.monotonic()) if live or self._to_clean else None
+
+    def _look_at_all(self) -> bool:
+        """Whether there are live jobs."""
         self._remove_leftovers()
-        while True:
-            woken = self._wait_for_work(self._clocks.tick if live or self._to_clean else None)
-            if woken is None:
-                self._clean()
-                return
-            try:
-                if woken:
-                    self._statuses.hurry()
-                if woken and time.monotonic() < self._next_tick:
-                    live = True  # assumed until the next tick
-                    for name in woken:
-                        self._advance_or_log(self._records.get(name))
-                    self._start_next()
-                    self._look_at_stopped()
-                    continue
-                self._clean()
-                rows = [row for row in self._records.live() if self._is_mine(row)]
-                live = bool(rows)
-                self._next_tick = time.monotonic() + self._clocks.tick
-                self._follow_computes(rows)
-                self._statuses.poll(rows)
-                rows = [self._records.latest(row.name) or row for row in rows]
-                self._submissions.count(rows)
-                self._in_order = True
-                for row in rows:
-                    row = self._records.latest(row.name) or row
-                    if self._waiting.get(row.name) != row.version:
-                        self._advance_or_log(row)
-                self._in_order = False
-                self._look_at_stopped()
-            except Exception:
-                # A full disk, a locked database: the record is unchanged and the next tick tries
-                # again. Nothing a job does may end the server.
-                log.exception("error in the loop; retrying at the next tick")
-                live = True
-                time.sleep(self._clocks.tick)
+        self._clean()
+        rows = [row for row in self._records.live() if self._is_mine(row)]
+        self._next_tick = time.monotonic() + self._clocks.tick
+        self._follow_computes(rows)
+        self._statuses.poll(rows)
+        latest = [self._records.latest(row.name) or row for row in rows]
+        self._submissions.count(latest)
+        self._in_order = True
+        for row in latest:
+            row = self._records.latest(row.name) or row
+            if self._waiting.get(row.name) != row.version:
+                self._advance_or_log(row)
+        self._in_order = False
+        self._look_at_stopped()
+        return bool(rows)
+
+    def finish(self) -> None:
+        self._clean()
 
     def _advance_or_log(self, row: JobRow) -> None:
         """An error of one job keeps no other from being handled."""
@@ -135,19 +113,6 @@ class Loop:
             self._advance(row)
         except Exception:
             log.exception("%s: failed; retrying at the next tick", row.name)
-
-    def _wait_for_work(self, seconds: float | None) -> set[str] | None:
-        """Names of woken jobs; empty when the tick is due; None to end."""
-        names: set[str] = set()
-        try:
-            timeout = None if seconds is None else max(0.0, self._next_tick - time.monotonic())
-            name = self._woken.get(timeout=timeout)
-            while name is not None:
-                names.add(name)
-                name = self._woken.get_nowait()
-            return None
-        except queue.Empty:
-            return names
 
     def _is_mine(self, row: JobRow) -> bool:
         return (
@@ -239,7 +204,7 @@ class Loop:
                 self._to_poll.append(handle_of(saved))
         is_free = last.kind is Kind.GO and row.spec.get("session") is not None
         if (last.kind is Kind.FINISHED or is_free) and row.parent is not None:
-            self._on_parent(row.parent)
+            self._services.subscriptions.publish(Change.PARENT, row.parent)
         return True
 
     def _events_of(self, row: JobRow, step: Step) -> list[Event]:
@@ -338,8 +303,9 @@ class Loop:
 
     def _remove_leftovers(self) -> None:
         """Clean up gangs that a killed server left."""
+        leftovers, self._leftovers = self._leftovers, ()
         try:
-            for key in self._leftovers:
+            for key in leftovers:
                 self._engine.stop(Handle(key))
                 _remove(self._home.nodes / key)
         except Exception:

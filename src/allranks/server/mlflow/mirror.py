@@ -7,13 +7,13 @@ crash between the two the batch is sent again; MLflow ignores identical points.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 from allranks.core.metrics import mlflow_run, names
 from allranks.core.plan import Task
 from allranks.errors import AllranksError, NotFound
+from allranks.server.loop.worker import Worker
 from allranks.server.mlflow.child import Child
 from allranks.server.mlflow.runs import METRICS, Denied, Runs, ours
 from allranks.statuses import TERMINAL, JobStatus
@@ -32,47 +32,31 @@ _BATCHES = 20
 _WAITS = (JobStatus.NOT_STARTED, JobStatus.QUEUED)
 
 
-class Mirror:
-    """A thread from ``start`` until ``stop``, idle while MLflow's server is down."""
+class Mirror(Worker):
+    """Idle while MLflow's server is down."""
 
     def __init__(
         self, child: Child, runs: Runs, kept: MlflowRuns, records: Records, points: Points
     ) -> None:
+        super().__init__("mlflow mirror", retry=_PACE)
         self._child, self._runs, self._kept = child, runs, kept
         self._records, self._points = records, points
-        self._over = threading.Event()
         # The last status sent of each job, by our run id.
         self._status: dict[str, str] = {}
-        self._thread = threading.Thread(target=self._run, name="mlflow mirror", daemon=True)
         # Whether a pass was completed, so that MLflow has everything from before it.
         self.passed = False
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._over.set()
-
-    def join(self, seconds: float) -> None:
-        self._thread.join(seconds)
-
-    def _run(self) -> None:
-        while not self._over.is_set():
-            if not self._child.up.wait(_PACE):
-                continue
-            try:
-                self.run_pass()
-                self.passed = True
-            except OSError as error:
-                log.warning("MLflow's server did not answer: %s", error)
-            except Exception:
-                log.exception("mirroring failed; retrying soon")
-            self._over.wait(_PACE)
+    def look(self, names: set[str]) -> float:
+        if not self._child.up.wait(_PACE):
+            return 0.0
+        self.run_pass()
+        self.passed = True
+        return _PACE
 
     def run_pass(self) -> None:
         """Send all news. Raises OSError if MLflow's server does not answer."""
         for name, created_at, status in self._kept.waiting():
-            if self._over.is_set():
+            if self.ending.is_set():
                 return
             mirrored = self._status.get(mlflow_run.run_id(name, created_at))
             if status in _WAITS and mirrored == mlflow_run.STATUS[JobStatus(status)]:

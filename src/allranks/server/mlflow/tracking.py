@@ -27,7 +27,7 @@ class Tracking(NamedTuple):
 
     def stop(self) -> None:
         """Stop the mirror and the MLflow server; returns when both have ended."""
-        self.mirror.stop()
+        self.mirror.end()
         self.child.stop()
         self.mirror.join(3.0)
 

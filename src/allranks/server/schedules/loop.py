@@ -1,14 +1,15 @@
-"""The thread that submits the jobs of schedules."""
+"""Submits the jobs of schedules."""
 
 from __future__ import annotations
 
 import logging
-import threading
 from datetime import UTC, datetime
 from typing import Any
 
 from allranks.errors import AllranksError, Conflict
 from allranks.server.dependencies import Services
+from allranks.server.loop.subscriptions import Change
+from allranks.server.loop.worker import Worker
 from allranks.server.submission.submit import Submission, submit
 from allranks.spec.job_type import job_type
 from allranks.store.jobs.job_rows import COMMAND
@@ -16,44 +17,19 @@ from allranks.store.schedules import ScheduleRow
 
 log = logging.getLogger("allranks.schedules")
 
-# Seconds that the server waits for the thread to end, and at most between two looks: clocks are
-# set and machines sleep.
-_STOP_TIMEOUT, _LOOK = 3.0, 20.0
+# Seconds between two looks at most: clocks are set and machines sleep.
+_LOOK = 20.0
 
 
-class ScheduleLoop:
-    """Submits what is due, from ``start`` until ``stop``. ``wake`` is thread-safe."""
+class ScheduleLoop(Worker):
+    """Submits what is due."""
 
     def __init__(self, services: Services) -> None:
+        super().__init__("schedules")
         self._services = services
-        self._woken, self._ended = threading.Event(), False
-        self._thread = threading.Thread(target=self._run, name="schedules", daemon=True)
+        services.subscriptions.subscribe(Change.SCHEDULE, self.wake)
 
-    def start(self) -> None:
-        self._services.loops.on_schedule = self.wake
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._ended = True
-        self._woken.set()
-        self._thread.join(_STOP_TIMEOUT)
-
-    def wake(self) -> None:
-        """Look now: a schedule has changed."""
-        self._woken.set()
-
-    def _run(self) -> None:
-        while not self._ended:
-            wait: float | None = _LOOK
-            try:
-                wait = self._look()
-            except Exception:
-                log.exception("schedules: failed; retrying")
-            self._woken.wait(wait)
-            self._woken.clear()
-
-    def _look(self) -> float | None:
-        """Submit what is due; returns the seconds until the next look, None without schedules."""
+    def look(self, names: set[str]) -> float | None:
         rows = [each for each in self._services.schedules.list() if each.enabled and each.next_at]
         if not rows:
             return None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import time
 from collections.abc import Iterator
 
@@ -13,45 +11,40 @@ from allranks.core.job.sessions import Notice
 from allranks.events import Kind
 from allranks.server.loop.channels import Channels
 from allranks.server.loop.loops import Loops
+from allranks.server.loop.worker import Worker
 from allranks.server.sessions.engine import SessionEngine
 from allranks.spec.job_parts import Session
 from allranks.statuses import JobStatus
 from allranks.store.jobs.job_rows import COMMAND, JobRow
 from allranks.store.jobs.records import Records
 
-log = logging.getLogger("allranks.sessions")
-
 # Seconds between two looks; less for a session with a short idle time.
 _PACE, _PARTS = 5.0, 8
 
 
-class IdleSessions:
+class IdleSessions(Worker):
     """A new server counts no time before its start as idle: nobody could use a session then."""
 
     def __init__(
         self, records: Records, channels: Channels, engine: SessionEngine, loops: Loops
     ) -> None:
+        super().__init__("idle sessions", retry=_PACE)
         self._records, self._channels, self._engine = records, channels, engine
         self._loops = loops
         # When each running session was last seen in use, and what it was warned of since.
         self._used: dict[str, float] = {}
         self._warned: dict[str, set[str]] = {}
 
-    async def watch(self) -> None:
-        """In the server's event loop."""
-        while True:
-            pace = _PACE
-            try:
-                running = dict(self._running())
-                for row in running.values():
-                    pace = min(pace, (_session(row).idle_timeout or 60.0) / _PARTS)
-                    if (due := self._look(row)) is not None:
-                        await asyncio.to_thread(self._tell, row, due)
-                for name in [*self._used.keys() - running.keys()]:
-                    del self._used[name], self._warned[name]
-            except Exception:  # a locked database: the next look tries again
-                log.exception("sessions could not be looked at")
-            await asyncio.sleep(pace)
+    def look(self, names: set[str]) -> float:
+        pace = _PACE
+        running = dict(self._running())
+        for row in running.values():
+            pace = min(pace, (_session(row).idle_timeout or 60.0) / _PARTS)
+            if (due := self._look_at(row)) is not None:
+                self._tell(row, due)
+        for name in [*self._used.keys() - running.keys()]:
+            del self._used[name], self._warned[name]
+        return pace
 
     def _running(self) -> Iterator[tuple[str, JobRow]]:
         for row in self._records.live():
@@ -59,7 +52,7 @@ class IdleSessions:
             if session is not None and row.record.status is JobStatus.RUNNING:
                 yield row.name, row
 
-    def _look(self, row: JobRow) -> Notice | None:
+    def _look_at(self, row: JobRow) -> Notice | None:
         now, name = time.monotonic(), row.name
         before = self._used.setdefault(name, now)
         warned = self._warned.setdefault(name, set())

@@ -15,6 +15,7 @@ from allranks.server.api.routes import batch, endpoints
 from allranks.server.api.routes.assets import models
 from allranks.server.assets.model_versions import ModelVersions
 from allranks.server.auth.roles import Person, Role
+from allranks.server.loop.subscriptions import Subscriptions
 from allranks.spec.batch import STEP
 from allranks.store.assets import Assets
 from allranks.store.batch import BatchEndpoints
@@ -127,7 +128,7 @@ def test_failed_updates_are_taken_back_and_the_replicas_of_before_stay(services:
     services.endpoints.put(EndpointRow("o", {"name": "o"}, [], 0.0, "ann"))
     services.endpoints.create_deployment(row)
     services.endpoints.counts = {"o/d": {"replicas": {"old": {"ready": True, "drains": False}}}}
-    services.loops = SimpleNamespace(on_endpoint=lambda: None)
+    services.subscriptions = Subscriptions()
     made = endpoints.update_deployment("o", "d", {"instance_count": 1}, services, ANN)
     assert (made["state"], made["instances"]) == ("Ready", 1)
     assert made["notes"] == ["the update of o/d that failed is taken back"]

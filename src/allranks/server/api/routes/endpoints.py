@@ -39,6 +39,7 @@ from allranks.server.http.public_listener import load, name_of
 from allranks.server.jobs.hosts import host_of
 from allranks.server.jobs.view import status_reason
 from allranks.server.loop.mailbox import ADDRESS
+from allranks.server.loop.subscriptions import Change
 from allranks.server.submission.submit import NO_SUBMISSION, Submission, plan
 from allranks.server.timestamps import iso_time
 from allranks.spec import endpoint as spec_of
@@ -69,7 +70,7 @@ def create(data: JsonBody, services: ServicesDep, who: Who) -> EndpointAnswer:
     with services.endpoints.lock:
         services.endpoints.put(row, new=True)
         _new_key(services, row, "primary", "secondary")
-    services.loops.on_endpoint()
+    services.subscriptions.publish(Change.ENDPOINT)
     return _endpoint(services.endpoints.get(made.name), services)
 
 
@@ -144,7 +145,7 @@ def create_deployment(
         row = services.endpoints.create_deployment(row)
         if percent:
             row = _take_traffic(row, percent, services)
-    services.loops.on_endpoint()
+    services.subscriptions.publish(Change.ENDPOINT)
     return _shown(row, services)
 
 
@@ -176,7 +177,7 @@ def update_deployment(
         changed = services.endpoints.change(row, **columns)
         if percent:
             changed = _take_traffic(changed, percent, services)
-    services.loops.on_endpoint()
+    services.subscriptions.publish(Change.ENDPOINT)
     answer = _shown(changed, services)
     if by_hand and changed.revision != row.revision:
         answer["notes"].append(f"the update of {row.key} that failed is taken back")
@@ -390,7 +391,7 @@ def _check_traffic(made: spec_of.Endpoint, services: Services) -> None:
 
 def _tell_router(services: Services, name: str) -> None:
     """Raises ServerError if the router may go on as before the change, which is stored."""
-    if not services.loops.on_route():
+    if not services.subscriptions.publish(Change.ROUTE):
         hint = "it takes effect when the router answers: see server.log in the server's home"
         raise ServerError(
             "the change is stored; the router does not know it yet", where=name, hint=hint

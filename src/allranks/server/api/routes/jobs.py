@@ -35,6 +35,7 @@ from allranks.server.jobs.services import services_of
 from allranks.server.jobs.slow_ranks import slow_ranks_of
 from allranks.server.jobs.stream import StreamRequest
 from allranks.server.jobs.view import submitter
+from allranks.server.loop.subscriptions import Change
 from allranks.server.parents import view as parents
 from allranks.server.submission import continuation
 from allranks.server.submission.submit import (
@@ -77,7 +78,7 @@ def server(services: ServicesDep, who: Who) -> ServerAnswer:
 
 def stop(services: ServicesDep, all: bool = False) -> StopAnswer:
     """Cancel the jobs of this machine, or ``all``; the caller stops the server when they end."""
-    services.loops.on_stop()
+    services.subscriptions.publish(Change.STOP)
     live = services.records.live()
     names = [row.name for row in live if all or services.clusters.runs_here(row.plan)]
     for name in names:

@@ -8,6 +8,7 @@ from allranks.api.schedules import RunAnswer, ScheduleAnswer
 from allranks.errors import Conflict, SpecError, UsageError
 from allranks.server.auth.roles import Person, Who, require_own
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
+from allranks.server.loop.subscriptions import Change
 from allranks.server.schedules.create import create_schedule, shown
 from allranks.server.schedules.loop import resumed_at, submit_at
 from allranks.server.schedules.requests import version_of, with_values
@@ -26,7 +27,7 @@ def create(data: JsonBody, services: ServicesDep, who: Who) -> ScheduleAnswer:
     if not isinstance(spec, dict) or not isinstance(submission, dict):
         raise SpecError(NO_SUBMISSION)
     row = create_schedule(spec, submission, services, who.name)
-    services.loops.on_schedule()
+    services.subscriptions.publish(Change.SCHEDULE)
     return shown(row)
 
 
@@ -46,7 +47,7 @@ def resume(name: str, services: ServicesDep, who: Who) -> ScheduleAnswer:
     require_own(who, name, row.created_by)
     if not row.enabled:
         row = services.schedules.change(name, enabled=1, next_at=resumed_at(row))
-        services.loops.on_schedule()
+        services.subscriptions.publish(Change.SCHEDULE)
     return shown(row)
 
 
