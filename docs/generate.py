@@ -162,6 +162,8 @@ def _call(model: type[BaseModel]) -> str:
 
 
 def _job_file() -> Iterator[str]:
+    yield "Times are seconds, or `90s`, `30m`, `1.5h`, `7d`, `2w`."
+    yield ""
     yield "The keys of a command job. A key that is not listed is an error, except inside"
     yield from ("`distribution`. Every key that is not required may be left out.", "")
     yield from places(JOB, "The job")

@@ -253,7 +253,7 @@ def test_a_repository_that_is_used_again_stays(allranks, home, code, tmp_path):
 def test_invalid_durations(given):
     with pytest.raises(UsageError, match="is not a duration") as raised:
         _seconds(given)
-    assert raised.value.hint == "give a number of days, or 12h, 30d, 4w"
+    assert raised.value.hint == "give a number of days, or 90s, 30m, 1.5h, 7d or 2w"
 
 
 def test_valid_durations():

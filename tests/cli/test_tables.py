@@ -114,7 +114,7 @@ def test_a_list_on_a_terminal_and_in_a_pipe(shared, shared_home, code):
     piped = shared("job", "list").stdout
     assert f"why={'x' * 50}" in piped
     assert "\033" not in piped
-    shown = on_a_terminal(shared_home, code, "job", "list", columns=80)
+    shown = on_a_terminal(shared_home, code, "job", "list", "--limit", "1", columns=80)
     assert "\033[32mCompleted\033[0m" in shown
     plain = re.sub(r"\033\[[\d;]*m", "", shown)
     assert long in plain

@@ -76,7 +76,7 @@ from tests.support import CLI, environment
         ),
         (["job", "list", "--limit", "-1"], "less than 1", "--help"),
         (["top", "--interval", "0"], "0 is not a number of seconds >= 0.1", "--help"),
-        (["top", "--interval", "nan"], "nan is not a number of seconds", "--help"),
+        (["top", "--interval", "nan"], "'nan' is not a duration", "--help"),
         (["job", "logs", "x", "--tail", "-3"], "less than 0", "--help"),
         (["server", "start", "--port", "99999"], "99999 is not a port", "--help"),
         (["run", "-i", "seed=5", "--", "true"], "no file or folder '5'", "--set inputs.seed=5"),

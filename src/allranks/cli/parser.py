@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from allranks.cli.commands import COMMANDS
 from allranks.errors import Problem, UsageError
+from allranks.spec.fields.durations import UNITS, seconds_of
 
 # Options whose value may begin with a dash, which argparse takes for another option.
 _DASHED = ("--sort",)
@@ -90,6 +91,22 @@ def positive(text: str) -> int:
     if count < 1:
         raise argparse.ArgumentTypeError(f"{text} is less than 1")
     return count
+
+
+def duration(text: str) -> float:
+    """The seconds of `90`, `30m`, `1.5h`, …. Raises ArgumentTypeError."""
+    try:
+        return seconds_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def days(text: str) -> float:
+    """The days of `90`, `12h`, `4w`, …. Raises ArgumentTypeError."""
+    try:
+        return seconds_of(text, "d") / UNITS["d"]
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def refuse_with(option: str, others: Mapping[str, object]) -> None:

@@ -65,12 +65,12 @@ from allranks.server.loop.slow_ranks import SlowRanks
 from allranks.server.loop.stacks import Stacks
 from allranks.server.loop.subscriptions import Subscriptions
 from allranks.server.loop.wakeups import Wakeups
-from allranks.server.loop.worker import Worker
 from allranks.server.mlflow import tracking
 from allranks.server.parents.loop import Parents
 from allranks.server.schedules.loop import ScheduleLoop
 from allranks.server.sessions.engine import SessionEngine, session_kind
 from allranks.server.sessions.idle import IdleSessions
+from allranks.server.worker import Worker
 from allranks.settings import Clocks, Home
 from allranks.settings import database as database_of
 from allranks.store.assets import Assets

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.cli.assets.versions import definition, given, option_errors
 from allranks.cli.output import show
-from allranks.cli.parser import positive
+from allranks.cli.parser import duration, positive
 from allranks.core.amounts import counted
 from allranks.engines.options import COMMON, Option, Type
 from allranks.engines.registry import KINDS
@@ -198,7 +198,7 @@ def wait_options(parser: argparse.ArgumentParser) -> None:
     _name_option(parser)
     add = parser.add_argument
     add("--min-nodes", type=positive, metavar="K", help="hosts to wait for (its min_instances, 1)")
-    add("--timeout", type=float, metavar="S", help="stop waiting after S seconds, with exit 124")
+    add("--timeout", type=duration, metavar="TIME", help="stop waiting then, with exit code 124")
 
 
 def wait(options: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,9 +12,9 @@ from allranks.cli.output import show
 from allranks.core.amounts import counted, size_text
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
+from allranks.spec.fields.durations import EXAMPLES, UNITS, seconds_of
 
-_SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
-_MAX_DAYS = 36500
+_MOST = 36500 * UNITS["d"]
 # Seconds: there may be much to delete, on a slow disk.
 _TIMEOUT = 6 * 3600.0
 
@@ -21,7 +22,7 @@ _TIMEOUT = 6 * 3600.0
 def gc_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--dry-run", action="store_true", help="list what would be deleted, delete nothing")
-    older = "keep what was used since then: days, or as in 12h, 30d, 4w (30)"
+    older = "keep what was used since then: days, or as in 90m, 12h, 30d, 4w (30)"
     add("--older-than", default="30", metavar="DAYS", help=older)
     jobs = "also delete jobs that ended before then, with outputs and logs"
     add("--jobs", action="store_true", help=jobs)
@@ -57,15 +58,13 @@ def gc(options: argparse.Namespace) -> int:
 
 
 def _seconds(text: str) -> float:
-    """Seconds of `30` (days), `12h`, `30d` or `4w`. Raises UsageError."""
-    duration = text.strip().lower()
-    unit = _SECONDS.get(duration[-1:])
+    """Of a bare number in days. Raises UsageError."""
     try:
-        seconds = float(duration[:-1] if unit else duration) * (unit or _SECONDS["d"])
+        seconds = seconds_of(text, "d")
     except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= _MAX_DAYS * _SECONDS["d"]:
-        hint = "give a number of days, or 12h, 30d, 4w"
+        seconds = math.inf
+    if seconds > _MOST:
+        hint = f"give a number of days, or {EXAMPLES}"
         raise UsageError(f"{text!r} is not a duration", where="--older-than", hint=hint)
     return seconds
 

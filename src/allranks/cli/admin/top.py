@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from allranks.cli.job_names import JobReference
 from allranks.cli.output import colours, load, rank_table, show, tables
+from allranks.cli.parser import duration
 from allranks.core.amounts import counted
 from allranks.core.metrics.across_ranks import mean
 from allranks.sdk.connection import find_server
@@ -71,11 +72,17 @@ def top_options(parser: argparse.ArgumentParser) -> None:
     )
     add = parser.add_mutually_exclusive_group().add_argument
     add("--once", action="store_true", help="print once (the default without a terminal)")
-    add("--interval", type=_interval, default=1.0, metavar="S", help="seconds between updates (1)")
+    add(
+        "--interval",
+        type=_interval,
+        default=1.0,
+        metavar="TIME",
+        help="seconds between updates (1)",
+    )
 
 
 def _interval(text: str) -> float:
-    seconds = float(text)
+    seconds = duration(text)
     if not _MIN_INTERVAL <= seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not a number of seconds >= {_MIN_INTERVAL}")
     return seconds

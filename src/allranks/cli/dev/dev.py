@@ -16,8 +16,9 @@ from allranks.cli.job.list_jobs import age
 from allranks.cli.output import show
 from allranks.cli.output.interrupts import act_on_interrupt
 from allranks.cli.output.sending import large_code_option
+from allranks.cli.parser import duration
 from allranks.cli.submit.option_words import option_words
-from allranks.cli.submit.run import duration, environment_of, resources_of
+from allranks.cli.submit.run import environment_of, resources_of
 from allranks.cli.submit.send import submit
 from allranks.core.amounts import seconds_text
 from allranks.core.job.sessions import TAG, session_name

@@ -23,6 +23,7 @@ from allranks.cli.endpoint.endpoint import (
 )
 from allranks.cli.output import show
 from allranks.cli.output.sending import large_code_option, large_data_option
+from allranks.cli.parser import duration
 from allranks.errors import NotFound, UsageError
 from allranks.sdk.connection import find_server
 
@@ -68,7 +69,7 @@ def _wait_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--no-wait", action="store_true", help="do not wait until it is ready")
     time = f"stop waiting after so many seconds, with exit 124 ({_PATIENCE:g}); it goes on"
-    add("--timeout", type=float, default=_PATIENCE, metavar="SECONDS", help=time)
+    add("--timeout", type=duration, default=_PATIENCE, metavar="TIME", help=time)
 
 
 def create_options(parser: argparse.ArgumentParser) -> None:

@@ -24,6 +24,7 @@ from allranks.cli.output.failure import (
     unsaved,
     why,
 )
+from allranks.cli.parser import duration
 from allranks.cli.report.goodput import summary
 from allranks.core.amounts import counted
 from allranks.errors import AllranksError, Unreachable, UsageError
@@ -451,7 +452,7 @@ def release(options: argparse.Namespace) -> int:
 def wait_options(parser: argparse.ArgumentParser) -> None:
     job_argument(parser)
     parser.add_argument(
-        "--timeout", type=float, metavar="SECONDS", help="give up after this many seconds"
+        "--timeout", type=duration, metavar="TIME", help="give up after it, such as 90 or 30m"
     )
 
 

@@ -15,11 +15,11 @@ from allranks.core.amounts import counted
 from allranks.core.job import list_filters as job_query
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
+from allranks.spec.fields.durations import UNITS, seconds_of
 
 if TYPE_CHECKING:
     from allranks.api.jobs import ListedJob
 
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _MOST_DAYS = 36500
 # Jobs whose submitters a hint names.
 _LOOKED_AT = 200
@@ -225,9 +225,9 @@ def _moment(text: str, now: datetime, where: str) -> tuple[float, float]:
     """The begin and end of a time in seconds since the epoch: `2d` is two days ago, a date lasts a
     day. Raises UsageError."""
     try:
-        if text[-1:] in _UNITS and text[:-1].replace(".", "", 1).isdecimal():
-            seconds = float(text[:-1]) * _UNITS[text[-1]]
-            if seconds > _MOST_DAYS * _UNITS["d"]:
+        if text[-1:].lower() in UNITS:
+            seconds = seconds_of(text)
+            if seconds > _MOST_DAYS * UNITS["d"]:
                 raise ValueError(text)
             return (now.timestamp() - seconds,) * 2
         begin = datetime.fromisoformat(text)

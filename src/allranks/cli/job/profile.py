@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
-from allranks.cli.parser import refuse_with
+from allranks.cli.parser import duration, refuse_with
 from allranks.core.amounts import size_text
 from allranks.errors import AllranksError, UsageError
 from allranks.sdk.connection import find_server
@@ -29,7 +29,13 @@ _PHASES = ("input", "forward", "backward", "optimizer", "checkpoint", "other", "
 def profile_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     job_argument(parser)
-    add("--seconds", type=float, default=_SECONDS, metavar="S", help="the length of the window (5)")
+    add(
+        "--seconds",
+        type=duration,
+        default=_SECONDS,
+        metavar="TIME",
+        help="the length of the window (5)",
+    )
     add("--ranks", metavar="R,…", help="only these ranks: 0,2 or 0-3 (all)")
     add("--kind", choices=_KINDS, default="auto", help="what is recorded (auto: python)")
     add("--last", action="store_true", help="show the newest profile that was kept")

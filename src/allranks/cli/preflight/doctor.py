@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from allranks import settings
 from allranks.agent.network import interfaces
 from allranks.cli.output import show
+from allranks.cli.parser import duration
 from allranks.cli.preflight.findings import BAD, NOTE, OK, Finding, present
 from allranks.cli.preflight.networks import fabric_words, interface_words
 from allranks.core.amounts import counted
@@ -46,11 +47,11 @@ def doctor_options(parser: argparse.ArgumentParser) -> None:
     sets = "with --job: set a key, e.g. resources.instance_count=2"
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help=sets)
     most = "with --job: the time to wait for answers (10, the minimum)"
-    parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help=most)
+    parser.add_argument("--timeout", type=_seconds, metavar="TIME", help=most)
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    seconds = duration(text)
     if not _SECONDS <= seconds <= _LONGEST:
         raise argparse.ArgumentTypeError(
             f"{text} is not between {_SECONDS:g} and {_LONGEST:g} seconds"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from allranks.cli.job_names import JobReference
 from allranks.cli.output import show
 from allranks.cli.output.sending import large_code_option, large_data_option
-from allranks.cli.parser import refuse_with
+from allranks.cli.parser import duration, refuse_with
 from allranks.cli.submit.option_words import option_words
 from allranks.cli.submit.overrides import override
 from allranks.cli.submit.send import (
@@ -79,9 +79,9 @@ def _job_options(add: Callable[..., Any]) -> None:
     attempts = "restart the job after a failure, up to A attempts in all (1)"
     add("--max-attempts", type=int, metavar="A", help=attempts)
     timeout = "stop the job after this many seconds"
-    add("--timeout", type=float, metavar="SECONDS", help=timeout)
+    add("--timeout", type=duration, metavar="TIME", help=timeout)
     hang = "stop the job after this long without progress of any rank, and show their stacks (off)"
-    add("--hang-timeout", type=float, metavar="SECONDS", help=hang)
+    add("--hang-timeout", type=duration, metavar="TIME", help=hang)
     failure = "when a rank fails, keep all as it is for `allranks job debug`: hold[=30m]"
     add("--on-failure", type=_on_failure, metavar="hold[=TIME]", help=failure)
     state = "keep checkpoints in the state folder of that name, across jobs"
@@ -98,26 +98,13 @@ def _job_options(add: Callable[..., Any]) -> None:
     add("--set", action="append", default=[], metavar="PATH=VALUE", help=sets)
 
 
-_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-def duration(text: str) -> float:
-    """Seconds of ``90``, ``30m`` or ``8h``. Raises ArgumentTypeError."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
-    if match is None or not float(match[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time, such as 90m or 8h")
-    return float(match[1]) * _SECONDS[match[2]]
-
-
 def _on_failure(text: str) -> Document:
     """``hold``, ``hold=90``, ``hold=30m`` as the key of a job file."""
-    match = re.fullmatch(r"hold(?:=(\d+(?:\.\d+)?)([smhd]?))?", text)
-    if match is None or (match[1] and float(match[1]) == 0):
+    word, given, time = text.partition("=")
+    if word != "hold":
         message = f"{text!r} is not hold or hold=TIME, such as hold=30m"
         raise argparse.ArgumentTypeError(message)
-    if not match[1]:
-        return {"hold": 1800}
-    return {"hold": float(match[1]) * _SECONDS[match[2]]}
+    return {"hold": duration(time) if given else 1800}
 
 
 def _data_options(add: Callable[..., Any]) -> None:

@@ -38,8 +38,8 @@ from allranks.server.endpoints.scaling import (
 )
 from allranks.server.http.public_listener import load
 from allranks.server.loop.subscriptions import Change
-from allranks.server.loop.worker import Worker
 from allranks.server.submission.submit import Submission, submit
+from allranks.server.worker import Worker
 from allranks.statuses import TERMINAL, JobStatus
 from allranks.store.endpoints import DeploymentRow, EndpointRow, ReplicaRow
 from allranks.store.jobs.job_rows import JobRow

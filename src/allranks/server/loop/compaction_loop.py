@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Engine
 
-from allranks.server.loop.worker import Worker
+from allranks.server.worker import Worker
 from allranks.store.compaction import compact
 
 # Seconds between two passes, and after a job's end, when its agents have sent everything.

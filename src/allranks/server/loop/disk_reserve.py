@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from allranks.disk_space import RESERVE
-from allranks.server.loop.worker import Worker
+from allranks.server.worker import Worker
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

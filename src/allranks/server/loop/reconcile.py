@@ -34,7 +34,7 @@ from allranks.server.loop.loop_services import LoopServices
 from allranks.server.loop.retries import Retries
 from allranks.server.loop.submissions import Submissions
 from allranks.server.loop.subscriptions import Change
-from allranks.server.loop.worker import Worker
+from allranks.server.worker import Worker
 from allranks.statuses import TERMINAL, GangState, JobStatus
 from allranks.store.jobs.job_rows import COMMAND, JobRow
 

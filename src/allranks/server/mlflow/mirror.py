@@ -13,9 +13,9 @@ from typing import Any
 from allranks.core.metrics import mlflow_run, names
 from allranks.core.plan import Task
 from allranks.errors import AllranksError, NotFound
-from allranks.server.loop.worker import Worker
 from allranks.server.mlflow.child import Child
 from allranks.server.mlflow.runs import METRICS, Denied, Runs, ours
+from allranks.server.worker import Worker
 from allranks.statuses import TERMINAL, JobStatus
 from allranks.store.jobs.job_rows import JobRow
 from allranks.store.jobs.records import Records

@@ -6,8 +6,8 @@ import logging
 
 from allranks.server.dependencies import Services
 from allranks.server.loop.subscriptions import Change
-from allranks.server.loop.worker import Worker
 from allranks.server.parents.controller import Controller
+from allranks.server.worker import Worker
 from allranks.store.jobs.job_rows import COMMAND, JobRow
 
 log = logging.getLogger("allranks.parents")

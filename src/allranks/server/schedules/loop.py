@@ -9,8 +9,8 @@ from typing import Any
 from allranks.errors import AllranksError, Conflict
 from allranks.server.dependencies import Services
 from allranks.server.loop.subscriptions import Change
-from allranks.server.loop.worker import Worker
 from allranks.server.submission.submit import Submission, submit
+from allranks.server.worker import Worker
 from allranks.spec.job_type import job_type
 from allranks.store.jobs.job_rows import COMMAND
 from allranks.store.schedules import ScheduleRow

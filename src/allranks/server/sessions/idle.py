@@ -11,8 +11,8 @@ from allranks.core.job.sessions import Notice
 from allranks.events import Kind
 from allranks.server.loop.channels import Channels
 from allranks.server.loop.loops import Loops
-from allranks.server.loop.worker import Worker
 from allranks.server.sessions.engine import SessionEngine
+from allranks.server.worker import Worker
 from allranks.spec.job_parts import Session
 from allranks.statuses import JobStatus
 from allranks.store.jobs.job_rows import COMMAND, JobRow

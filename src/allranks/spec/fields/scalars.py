@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from allranks.spec.fields.durations import EXAMPLES, seconds_of
+
 if TYPE_CHECKING:
     # For type checkers: a list field accepts any sequence and keeps a tuple.
     _Item = TypeVar("_Item", covariant=True)
@@ -75,6 +77,16 @@ def _counted(value: object) -> object:
     return _bare(value)
 
 
+def _seconds(value: object) -> object:
+    if not isinstance(value, str):
+        return _counted(value)
+    try:
+        return seconds_of(value)
+    except ValueError:
+        hint = f"a number of seconds, or {EXAMPLES}"
+        raise Wrong("must be a duration", hint) from None
+
+
 def matching(pattern: str, message: str, hint: str) -> Callable[[str], str]:
     """A check that the whole text matches; ``message`` completes "`name` must …"."""
     compiled = re.compile(pattern, re.ASCII)
@@ -94,7 +106,7 @@ Texts = dict[Text, EmptyableText]
 Integer = Annotated[int, BeforeValidator(_counted)]
 Count = Annotated[Integer, Field(ge=1)]
 Port = Annotated[Integer, Field(ge=1, le=65535)]
-Seconds = Annotated[float, BeforeValidator(_counted), Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
 
 
 def _bare(value: Any) -> Any:

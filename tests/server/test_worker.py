@@ -7,7 +7,7 @@ import queue
 import pytest
 
 from allranks.server.loop.subscriptions import Change, Subscriptions
-from allranks.server.loop.worker import Worker
+from allranks.server.worker import Worker
 
 
 class Chore(Worker):
