@@ -11,7 +11,7 @@ from allranks.cli.output.phases import Phases
 from allranks.core.lifecycle import decide, phases
 from allranks.core.lifecycle.fold import fold
 from allranks.core.lifecycle.phases import Current, Phase
-from allranks.core.packing import pack
+from allranks.core.packing import pack, unpack
 from allranks.events import Event, Kind
 from allranks.statuses import JobStatus
 from tests.cli.test_progress_bars import Screen
@@ -40,7 +40,7 @@ def test_the_phase_of_a_job():
     # An agent of another version, or a job with its token, may name what we do not know.
     odd = slow._replace(nodes=(slow.nodes[0]._replace(phase="dancing"),))
     assert phases.current(odd, 99.0) == (Phase.PREPARING, 102.0)
-    assert decide.load(json.loads(json.dumps(pack(slow)))) == slow
+    assert unpack(decide.Job, json.loads(json.dumps(pack(slow)))) == slow
     ended = slow._replace(status=JobStatus.COMPLETED)
     assert phases.current(ended, 99.0) is None
     running = slow._replace(status=JobStatus.RUNNING, went_at=120.0)

@@ -8,6 +8,7 @@ import pytest
 
 from allranks.core.diagnosis.causes import Cause
 from allranks.core.diagnosis.explain import FailedAttempt, explain
+from allranks.core.packing import unpack
 
 CASES = sorted((Path(__file__).parents[1] / "corpus" / "cases").glob("*.json"))
 
@@ -15,7 +16,7 @@ CASES = sorted((Path(__file__).parents[1] / "corpus" / "cases").glob("*.json"))
 def case(path: Path) -> tuple[Cause, Cause, bool]:
     """What its cause is, what it is found to be, and whether it was made after the patterns."""
     data: dict[str, Any] = json.loads(path.read_text())
-    return Cause(data["cause"]), explain(FailedAttempt.load(data["known"])).cause, data["held"]
+    return Cause(data["cause"]), explain(unpack(FailedAttempt, data["known"])).cause, data["held"]
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)

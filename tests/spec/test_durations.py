@@ -31,9 +31,11 @@ def test_seconds(text: str, seconds: float):
     assert seconds_of(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "m", "-1", "nan", "inf", "1e9", "3x", "1h30m", "٣s", "9" * 400])
+@pytest.mark.parametrize(
+    "text", ["", "m", "-1", "nan", "inf", "1e9", "3x", "1h30m", "٣s", "9" * 400]
+)
 def test_what_is_none(text: str):
-    with pytest.raises(ValueError, match="is not a duration, such as 90s, 30m, 1.5h, 7d or 2w"):
+    with pytest.raises(ValueError, match=r"is not a duration, such as 90s, 30m, 1\.5h, 7d or 2w"):
         seconds_of(text)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.statuses import Reason
 
 if TYPE_CHECKING:
     from allranks.api.jobs import ErrorCollective
+else:
+    ErrorCollective = Any  # `unpack` takes it as it is
 
 
 class Failure(NamedTuple):
@@ -26,8 +27,3 @@ class Failure(NamedTuple):
     passing: bool = False
     cause: str = ""
     collective: ErrorCollective | None = None
-
-    @staticmethod
-    def load(data: Mapping[str, Any]) -> Failure:
-        """The failure that ``pack`` made into JSON."""
-        return Failure(**{**data, "reason": Reason(data["reason"])})

@@ -1,9 +1,14 @@
-"""Plans and other values as plain JSON data."""
+"""Plans and other values as plain JSON data, and back."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
 
 
 def pack(value: Any) -> Any:
@@ -20,3 +25,53 @@ def pack(value: Any) -> Any:
     if isinstance(value, Sequence):
         return [pack(member) for member in value]
     return value
+
+
+def unpack(kind: type[T], data: Any) -> T:
+    """The value of a NamedTuple ``kind`` that ``pack`` made into ``data``, in this version or in a
+    neighbouring one: keys that are not known are left out, and missing ones get their defaults.
+    Raises one of TypeError, ValueError, KeyError and AttributeError for what is no such value."""
+    read = _reader(kind)  # type: ignore[arg-type]
+    return data if read is None else read(data)  # type: ignore[no-any-return]
+
+
+@cache
+def _reader(kind: Any) -> Callable[[Any], Any] | None:
+    """What reads a type from JSON; None: it is JSON as it is."""
+    origin, args = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType) and NoneType in args:
+        (read, *others) = [_reader(each) for each in args if each is not NoneType]
+        return None if read is None or others else lambda data: None if data is None else read(data)
+    if origin in (tuple, frozenset):
+        item = _reader(args[0])
+        if origin is tuple and args[1:] != (...,):
+            return tuple
+        return origin if item is None else lambda data: origin(map(item, data))
+    if origin in (dict, Mapping):
+        return _mapping_reader(*args)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind
+    return _fields_reader(kind) if hasattr(kind, "_fields") else None
+
+
+def _mapping_reader(key: Any, value: Any) -> Callable[[Any], Any] | None:
+    read = _reader(value)
+    if key is int:
+        return lambda data: {int(k): v if read is None else read(v) for k, v in data.items()}
+    return None if read is None else lambda data: {k: read(v) for k, v in data.items()}
+
+
+def _fields_reader(kind: Any) -> Callable[[Any], Any]:
+    hints = get_type_hints(kind)
+    fields = [(name, _reader(hints[name])) for name in kind._fields]
+
+    def read(data: Any) -> Any:
+        return kind(
+            **{
+                name: data[name] if of is None else of(data[name])
+                for name, of in fields
+                if name in data
+            }
+        )
+
+    return read

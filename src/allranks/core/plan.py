@@ -125,12 +125,6 @@ class Recipe(NamedTuple):
     optional: tuple[str, ...] = ()
     exact: bool = False
 
-    @staticmethod
-    def load(data: Mapping[str, Any]) -> Recipe:
-        """Read what ``pack`` wrote."""
-        names = ("requirements", "constraints", "notes", "optional")
-        return Recipe(**{**data, **{name: tuple(data.get(name, ())) for name in names}})
-
 
 class CurrentPython(NamedTuple):
     """The submitter's Python, for a node that may lack it: its path, its version as `3.11`, its
@@ -143,12 +137,6 @@ class CurrentPython(NamedTuple):
     fingerprint: str
     requirements: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-
-    @staticmethod
-    def load(data: Mapping[str, Any]) -> CurrentPython:
-        """Read what ``pack`` wrote."""
-        names = ("sites", "requirements", "notes")
-        return CurrentPython(**{**data, **{name: tuple(data[name]) for name in names}})
 
 
 class Container(NamedTuple):
@@ -263,23 +251,6 @@ class Task(NamedTuple):
         inputs = any(item.cached or item.streamed for item in self.inputs)
         return inputs or any(item.brought for item in self.outputs)
 
-    @staticmethod
-    def load(data: Mapping[str, Any]) -> Task:
-        """Read what ``pack`` wrote, in this version or in a newer one."""
-        fields = {name: data[name] for name in Task._fields if name in data}
-        fields["inputs"] = tuple(InputTask(**item) for item in fields["inputs"])
-        fields["outputs"] = tuple(OutputTask(**item) for item in fields["outputs"])
-        fields["warm"] = tuple(fields["warm"])
-        fields["metrics"] = tuple(MetricTask(**item) for item in fields["metrics"])
-        fields["services"] = tuple(ServiceTask(**item) for item in fields.get("services", ()))
-        if container := fields["container"]:
-            fields["container"] = Container(**{**container, "args": tuple(container["args"])})
-        if recipe := fields["recipe"]:
-            fields["recipe"] = Recipe.load(recipe)
-        if current := fields.get("current"):
-            fields["current"] = CurrentPython.load(current)
-        return Task(**fields)
-
 
 class Rules(NamedTuple):
     """The restart rules of a job. ``budgets``: restarts by key of ``on``, by default those of
@@ -343,10 +314,3 @@ class Place(NamedTuple):
     python: Interpreter | None = None
     rdma: bool | None = None
     end: float | None = None
-
-    @staticmethod
-    def load(data: Mapping[str, Any]) -> Place:
-        fields = {**data, "ports": tuple(data["ports"])}
-        if python := fields.get("python"):
-            fields["python"] = Interpreter(**python)
-        return Place(**{name: fields[name] for name in Place._fields if name in fields})

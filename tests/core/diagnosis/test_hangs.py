@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from allranks.core.attempt_end import Failure
 from allranks.core.diagnosis.hang_rules import Rank, Suspicion, hung, suspicion
 from allranks.core.diagnosis.stacks import Frame, Process
-from allranks.core.lifecycle.decide import Clock, Job, decide, load, new, outcome
+from allranks.core.lifecycle.decide import Clock, Job, decide, new, outcome
 from allranks.core.lifecycle.fold import fold
-from allranks.core.packing import pack
+from allranks.core.packing import pack, unpack
 from allranks.core.plan import Rules
 from allranks.events import Event, Kind
 from allranks.statuses import JobStatus, NodeState, Reason
@@ -173,7 +173,7 @@ def test_a_hang_ends_the_job_with_what_was_found():
     job = closed(Rules(2))
     assert job.then is not None
     assert (job.then.purpose, outcome(job)) == ("finish", HUNG._replace(at=100.0))
-    assert load(pack(job)) == job
+    assert unpack(Job, pack(job)) == job
 
 
 @pytest.mark.parametrize(

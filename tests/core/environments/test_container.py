@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from allranks.core.environments import container
 from allranks.core.environments.container import Mount
 from allranks.core.job.compile import CompileContext, compile
-from allranks.core.packing import pack
+from allranks.core.packing import pack, unpack
 from allranks.core.plan import Container, InputTask, OutputTask, Task
 from allranks.errors import SpecError
 from allranks.spec.job import parse
@@ -41,7 +41,7 @@ def test_an_image_is_a_container_where_the_compute_has_one():
     assert task.container == Container("docker", PODMAN.image, 2 << 30, args)
     # The image has paths of its own, and no word of how one gets out of this network.
     assert task.base == {"HTTPS_PROXY": "http://p:1"}
-    assert Task.load(pack(task)) == task
+    assert unpack(Task, pack(task)) == task
 
 
 def test_packages_on_top_of_an_image_are_a_recipe_beside_the_container():

@@ -13,7 +13,7 @@ from allranks.core.environments.recipe import (
     recipe,
     resolve,
 )
-from allranks.core.packing import pack
+from allranks.core.packing import pack, unpack
 from allranks.core.plan import Recipe, Task
 from allranks.errors import Problem, SpecError, UsageError
 from allranks.spec.fields.azureml_references import Asset
@@ -129,7 +129,7 @@ def test_a_recipe_of_all_ways_to_write_one():
         ("left out: mkl (wheels include it)",),
     )
     task = Task("a", "e", "true", recipe=found)
-    assert Task.load(pack(task)) == task
+    assert unpack(Task, pack(task)) == task
 
 
 @pytest.mark.parametrize("python", ["3.6", "python=3.6", "python3.6", "=3.6"])

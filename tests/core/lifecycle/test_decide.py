@@ -15,14 +15,13 @@ from allranks.core.lifecycle.decide import (
     Step,
     decide,
     failure,
-    load,
     new,
     outcome,
     ranks_ended,
     unrecorded,
 )
 from allranks.core.lifecycle.fold import fold
-from allranks.core.packing import pack
+from allranks.core.packing import pack, unpack
 from allranks.core.plan import Rules
 from allranks.events import Event, Kind
 from allranks.statuses import VERDICTS, GangState, JobStatus, NodeState, Reason, RetryOn
@@ -374,7 +373,7 @@ def test_a_rank_that_is_to_be_killed_is_in_the_orders_of_its_attempt():
     story.drained().step()
     story.ready().step()
     assert (story.job.attempt, story.job.status, told(1)) == (2, JobStatus.RUNNING, None)
-    assert load(json.loads(json.dumps(pack(story.job)))) == story.job
+    assert unpack(Job, json.loads(json.dumps(pack(story.job)))) == story.job
 
 
 def test_a_kill_that_is_asked_of_a_job_that_does_not_run_says_nothing():
@@ -511,7 +510,7 @@ def test_a_rank_that_is_done_while_others_still_run_is_told_of():
         "rank 3 had already exited with code 0; if others waited for it, make sure that every rank "
         "takes the same number of steps"
     )
-    assert load(json.loads(json.dumps(pack(job)))) == job
+    assert unpack(Job, json.loads(json.dumps(pack(job)))) == job
 
 
 def test_a_job_whose_files_wait_for_space_is_finalizing_for_people():
@@ -553,7 +552,7 @@ def test_what_takes_nodes_long_before_they_are_ready_is_told():
     )
     story.both(Kind.READY, address="127.0.0.2", host="h", ports=[])
     assert pending_reason.pending_reason(story.job, 1.0) == ""
-    assert load(json.loads(json.dumps(pack(story.job)))) == story.job
+    assert unpack(Job, json.loads(json.dumps(pack(story.job)))) == story.job
 
 
 def test_losses_end_somewhere():
@@ -974,9 +973,9 @@ def test_every_reason_has_a_verdict_with_its_words():
 
 def test_a_job_that_is_packed_and_loaded_is_the_same_job():
     for story in (Story(), Story().ready(), Story().running().fails(0, code=1, message="x")):
-        assert load(json.loads(json.dumps(pack(story.job)))) == story.job
+        assert unpack(Job, json.loads(json.dumps(pack(story.job)))) == story.job
     story.step()
-    assert load(json.loads(json.dumps(pack(story.job)))) == story.job
+    assert unpack(Job, json.loads(json.dumps(pack(story.job)))) == story.job
 
 
 def test_events_of_a_node_that_does_not_exist_say_nothing():
@@ -1002,7 +1001,7 @@ def test_a_held_failure_stays_and_stops_the_other_nodes():
     assert order(story.job, 0, 1, 1)["hold"] is True
     reason = pending_reason.pending_reason(story.job, 10.0)
     assert reason == "held until 00:16:40 UTC: rank 1 failed"
-    assert load(pack(story.job)) == story.job
+    assert unpack(Job, pack(story.job)) == story.job
 
 
 def test_a_released_job_ends_or_starts_again_whatever_it_may():

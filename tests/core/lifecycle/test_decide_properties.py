@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from allranks.core.attempt_end import Failure
 from allranks.core.lifecycle import retry
-from allranks.core.lifecycle.decide import Clock, Effect, Job, decide, load, new, outcome, waits
+from allranks.core.lifecycle.decide import Clock, Effect, Job, decide, new, outcome, waits
 from allranks.core.lifecycle.fold import fold
-from allranks.core.packing import pack
+from allranks.core.packing import pack, unpack
 from allranks.core.plan import Rules
 from allranks.events import FROM_AGENTS, Event, Kind
 from allranks.statuses import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason, RetryOn
@@ -209,4 +209,4 @@ def test_when_the_world_stops_so_does_decide(rules: Rules, story: list[Event | C
 @settings(max_examples=60)
 def test_packed_and_loaded_is_the_same(rules: Rules, story: list[Event | Clock]):
     for job in told(new(2), rules, story):
-        assert load(json.loads(json.dumps(pack(job)))) == job
+        assert unpack(Job, json.loads(json.dumps(pack(job)))) == job

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.core.lifecycle.decide import Clock, Step, decide, load, new, outcome
+from allranks.core.lifecycle.decide import Clock, Job, Step, decide, new, outcome
 from allranks.core.lifecycle.fold import fold
 from allranks.core.lifecycle.repeated_time_limits import Left, Progress, Row, ends, progress
-from allranks.core.packing import pack
+from allranks.core.packing import pack, unpack
 from allranks.core.plan import Rules
 from allranks.events import Event, Kind
 from allranks.statuses import Reason
@@ -40,7 +40,7 @@ def test_a_file_that_is_written_again_may_be_progress_where_no_metric_decides():
 
 
 def test_what_was_left_survives_the_record():
-    assert Left.load(pack(BEFORE.pack())) == BEFORE
+    assert unpack(Left, pack(BEFORE.pack())) == BEFORE
 
 
 @given(st.lists(st.sampled_from(Progress)), st.sampled_from(["fail", "warn", "ignore"]))
@@ -78,7 +78,7 @@ def test_the_third_in_a_row_ends_the_job_and_a_preemption_does_not_count():
         assert step.event is Kind.RELAUNCHED
         assert ("of 3 in a row" in step.data.get("message", "")) is of_limit
         job = after(job, step)
-        assert load(pack(job)) == job
+        assert unpack(Job, pack(job)) == job
     assert job.stalled == Row(NONE, 2)
     job, step = ends_by(job, "TIME_LIMIT", Clock(100.0, progress=NONE))
     assert step == Step(Kind.CLOSING, data={"purpose": "finish", "reason": Reason.NO_PROGRESS})

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from allranks.agent.data.file_entry import FileEntry
 from allranks.core.data.addresses import Account
@@ -30,13 +30,6 @@ class InputRequest(NamedTuple):
     share: tuple[int, int] | None = None
     unpack: bool = False
     copy: str = ""
-
-    @staticmethod
-    def load(data: Mapping[str, Any]) -> InputRequest:
-        """From plain JSON."""
-        account, share = data["account"], data["share"]
-        parsed = {"account": account and Account.load(account), "share": share and tuple(share)}
-        return InputRequest(**{**data, **parsed})
 
     @property
     def location(self) -> str:

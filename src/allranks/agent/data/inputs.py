@@ -16,6 +16,7 @@ from allranks.agent.data import cache
 from allranks.agent.data.cache import Tree
 from allranks.agent.data.file_entry import Changed, FileEntry, Report
 from allranks.agent.data.input_request import InputRequest
+from allranks.core import packing
 from allranks.errors import AllranksError, Passing, is_passing
 
 # Seconds between progress messages.
@@ -265,7 +266,7 @@ class InputCache:
 
 def all_cached(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The mover's messages for all inputs if none needs a transfer; otherwise an empty list."""
-    inputs = [InputRequest.load(fields) for fields in request["inputs"]]
+    inputs = [packing.unpack(InputRequest, fields) for fields in request["inputs"]]
     with InputCache(Path(request["cache"]), request["limit"], lambda message: None) as provider:
         entries = [provider.cached(input_request) for input_request in inputs]
         if None in entries:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from allranks.agent.data.input_request import InputRequest
 from allranks.agent.data.input_source import Source
 from allranks.agent.data.inputs import InputCache
-from allranks.core.data.addresses import Account
+from allranks.core.packing import unpack
 from allranks.errors import AllranksError, Passing, is_passing
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ Say = Callable[[Mapping[str, Any]], None]
 def provide(request: Mapping[str, Any], say: Say) -> None:
     """Provide inputs from the cache. Raises AllranksError for the first that fails."""
     with InputCache(Path(request["cache"]), request["limit"], say) as provider:
-        for input_request in map(InputRequest.load, request["inputs"]):
+        for input_request in (unpack(InputRequest, each) for each in request["inputs"]):
             say({"provided": input_request.name, **provider.provide(input_request)._asdict()})
         say({"done": True})
         sys.stdin.read()
@@ -51,7 +51,7 @@ def stream(request: Mapping[str, Any], say: Say) -> None:
 
     with Path(request["read"]).open("wb") as statistics:
         streams = Streams(statistics.fileno())
-        for input_request in map(InputRequest.load, request["streams"]):
+        for input_request in (unpack(InputRequest, each) for each in request["streams"]):
             say({"provided": input_request.name, **streams.add(Source(input_request))})
         say({"done": True})
         sys.stdin.read()
@@ -114,7 +114,7 @@ def _uploaders(request: Mapping[str, Any]) -> list[Uploader]:
 
     uploaders = []
     for fields in request["outputs"]:
-        output = Output(**{**fields, "account": Account.load(fields["account"])})
+        output = unpack(Output, fields)
         manifest = Path(request["manifests"], f"{output.name}.node-{request['node']}.json")
         uploaders.append(Uploader(output, manifest, record=Path(request["manifests"]).parents[1]))
     return uploaders

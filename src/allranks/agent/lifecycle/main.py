@@ -50,7 +50,7 @@ from allranks.core.environments import warm_start
 from allranks.core.environments.activation import is_made_for
 from allranks.core.job import code_packages
 from allranks.core.lifecycle.phases import Phase
-from allranks.core.packing import pack
+from allranks.core.packing import pack, unpack
 from allranks.core.plan import Interpreter, Place, Task
 from allranks.errors import AllranksError, is_passing
 from allranks.events import SERVICE, Kind
@@ -89,7 +89,7 @@ class Agent:
         self._outbox = outbox
         self._inbox = inbox
         self._attempt = link.attempt
-        planned = Task.load(answer["task"])
+        planned = unpack(Task, answer["task"])
         task = guests.with_host_place(own_disk.on_node(planned, where))
         # Modules and prologue change paths of the node, which do not exist in an image.
         if task.container is None and not task.inherits:
@@ -147,7 +147,7 @@ class Agent:
             where,
             link.server,
             pace=self._clocks.look,
-            held=Held.load(answer["work"]),
+            held=unpack(Held, answer["work"]),
             calls=self._calls,
         )
 
@@ -400,7 +400,7 @@ class Agent:
         warm: WarmRanks | None,
     ) -> bool:
         """Run the ranks to their end. Return whether all have done their work."""
-        places = tuple(Place.load(fields) for fields in go["places"])
+        places = tuple(unpack(Place, fields) for fields in go["places"])
         self._network = networks(self._where.address, places)
         self._network |= mlflow_address.variables(self._where, self._mlflow)
         attempt = Attempt(

@@ -18,6 +18,7 @@ from allranks import clock
 from allranks.agent.transport.inbox import Inbox
 from allranks.agent.transport.outbox import Outbox
 from allranks.agent.transport.tails import PIECE, Feed, Tail
+from allranks.core.packing import unpack
 from allranks.errors import AllranksError, NotFound, TooLarge, Unauthorized, Unreachable, UsageError
 from allranks.events import Event, Kind
 from allranks.http_client import MAILBOX, Client
@@ -223,7 +224,7 @@ class Link:
         while True:
             try:
                 with self.server.client(_TIMEOUT) as client:
-                    return Account.load(client.json("GET", f"{self._base}/accounts/{datastore}"))
+                    return unpack(Account, client.json("GET", f"{self._base}/accounts/{datastore}"))
             except Unreachable:
                 if self.silent_for() > patience:
                     raise

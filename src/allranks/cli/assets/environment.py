@@ -12,6 +12,7 @@ from allranks.cli.assets import versions
 from allranks.cli.assets.versions import WHICH, reference
 from allranks.cli.output import show
 from allranks.core.amounts import counted
+from allranks.core.packing import unpack
 from allranks.errors import NotFound, SpecError, UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import asset_path, labelled
@@ -252,7 +253,7 @@ def _cache_and_recipe(environment: Any) -> tuple[Any, Any]:
     environ = {**current(), **tools()}
     uv = program(answer["uv"], environ.get("PATH"))
     cache = EnvironmentCache(Path(answer["environments"]), uv, environ)
-    return cache, Recipe.load(answer["recipe"])
+    return cache, unpack(Recipe, answer["recipe"])
 
 
 def _local_build(environment: Mapping[str, Any]) -> Document | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from allranks.errors import UsageError
@@ -50,10 +50,6 @@ class Account(NamedTuple):
 
     store: Store
     credentials: Mapping[str, str] = {}
-
-    @staticmethod
-    def load(data: Mapping[str, Any]) -> Account:
-        return Account(Store(**data["store"]), dict(data["credentials"]))
 
 
 class Located(NamedTuple):

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from allranks.core.amounts import counted, size_text
+from allranks.core.packing import unpack
 from allranks.core.text import printable
 
 # Folders of the working folder whose files belong to the job's record, where attempts find them.
@@ -45,8 +46,7 @@ class About(NamedTuple):
 
     @staticmethod
     def load(data: bytes) -> About:
-        fields = json.loads(data)
-        return About(**{**fields, "removed": tuple(fields["removed"])})
+        return unpack(About, json.loads(data))
 
 
 class Held(NamedTuple):
@@ -59,11 +59,6 @@ class Held(NamedTuple):
     unfinished: tuple[str, ...] = ()
     sends: bool = False
     limit: int = LIMIT
-
-    @staticmethod
-    def load(data: Mapping[str, Any]) -> Held:
-        """Read the server's answer."""
-        return Held(**{**data, "unfinished": tuple(data["unfinished"])})
 
 
 class SetFile(NamedTuple):

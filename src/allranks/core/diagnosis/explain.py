@@ -68,14 +68,6 @@ class FailedAttempt(NamedTuple):
     facts: Mapping[int, Mapping[str, Any]] = {}
     cause: str = ""
 
-    @staticmethod
-    def load(data: Mapping[str, Any]) -> FailedAttempt:
-        """The attempt from JSON, as the corpus of failures stores it."""
-        ranks = tuple(RankEnd(**{**r, "lines": tuple(r["lines"])}) for r in data["ranks"])
-        facts = {int(node): values for node, values in data["facts"].items()}
-        reason = Reason(data["reason"])
-        return FailedAttempt(**{**data, "reason": reason, "ranks": ranks, "facts": facts})
-
 
 class Evidence(NamedTuple):
     """The line that shows the cause: its number in the log of a rank, and ``where`` in the user's

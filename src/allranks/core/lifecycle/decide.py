@@ -143,32 +143,6 @@ def new(nodes: int) -> Job:
     return Job(nodes=(Node(),) * nodes)
 
 
-def load(data: Mapping[str, Any]) -> Job:
-    """The job that ``pack`` made into JSON."""
-    fields = dict(data)
-    fields["nodes"] = tuple(_load_node(node) for node in data["nodes"])
-    fields["status"] = JobStatus(data["status"])
-    fields["gang"] = GangState(data["gang"])
-    fields["gone"] = Reason(data["gone"]) if data["gone"] else None
-    fields["previous"] = Reason(data["previous"]) if data["previous"] else None
-    fields["spent"] = Spent(**data["spent"])
-    if stalled := data["stalled"]:
-        fields["stalled"] = Row(Progress(stalled["progress"]), stalled["attempts"])
-    fields["hung"] = Failure.load(data["hung"]) if data["hung"] else None
-    if data["then"] is not None:
-        fields["then"] = Then(data["then"]["purpose"], Reason(data["then"]["reason"]))
-    return Job(**fields)
-
-
-def _load_node(data: Mapping[str, Any]) -> Node:
-    fields = dict(data)
-    fields["state"] = NodeState(data["state"])
-    fields["reason"] = Reason(data["reason"]) if data["reason"] else None
-    fields["place"] = Place.load(data["place"]) if data["place"] else None
-    fields["finished"] = tuple(data["finished"])
-    return Node(**fields)
-
-
 # ---------------------------------------------------------------- decide
 
 

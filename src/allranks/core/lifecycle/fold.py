@@ -9,6 +9,7 @@ from typing import Any
 from allranks.core.attempt_end import Failure
 from allranks.core.lifecycle.decide import Job, Node, Then, back_off, spent
 from allranks.core.lifecycle.repeated_time_limits import Progress, Row
+from allranks.core.packing import unpack
 from allranks.core.plan import Place
 from allranks.events import FROM_AGENTS, LEFTOVERS, Event, Kind
 from allranks.statuses import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason
@@ -80,7 +81,7 @@ def _node_after(node: Node, event: Event) -> Node:
     if event.kind is Kind.NOTE and "doing" in data:
         return node._replace(doing=data["doing"])
     if event.kind is Kind.READY:
-        return node._replace(state=NodeState.READY, place=Place.load(data))
+        return node._replace(state=NodeState.READY, place=unpack(Place, data))
     if event.kind is Kind.STARTED:
         return node._replace(state=NodeState.RUNNING)
     if event.kind is Kind.RANK_ENDED and event.rank is not None and data.get("code") == 0:
@@ -203,7 +204,7 @@ def _gate_opened(job: Job, event: Event) -> Job:
 def _closing(job: Job, event: Event) -> Job:
     then = Then(event.data["purpose"], Reason(event.data["reason"]))
     data = event.data.get("hung")
-    hung = job.hung if data is None else Failure.load(data)._replace(at=event.at)
+    hung = job.hung if data is None else unpack(Failure, data)._replace(at=event.at)
     # A changed purpose restarts the clock, because agents that waited now have to leave.
     return job._replace(status=JobStatus.FINALIZING, then=then, closing_at=event.at, hung=hung)
 

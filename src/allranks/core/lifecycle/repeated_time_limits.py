@@ -6,7 +6,6 @@ this: what a preempted attempt in between has reached counts, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -36,10 +35,6 @@ class Left(NamedTuple):
 
     def pack(self) -> dict[str, Any]:
         return {**self._asdict(), "files": sorted(self.files)}
-
-    @staticmethod
-    def load(data: Mapping[str, Any]) -> Left:
-        return Left(**{**data, "files": frozenset(data["files"])})
 
 
 class Row(NamedTuple):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks import file_locks
-from allranks.core.packing import pack
+from allranks.core.packing import pack, unpack
 from allranks.core.plan import Gang
 from allranks.engines.base import MARKER, GangStatus, Handle, Host, Kind
 from allranks.engines.local import fork_server, warm_processes
@@ -356,8 +356,7 @@ class LocalEngine:
             # The server died before writing it: it never started, and is submitted again.
             shutil.rmtree(folder, ignore_errors=True)
             return
-        tuples = {name: tuple(data["gang"][name]) for name in ("argv", "fixed_ports")}
-        plan = Gang(**{**data["gang"], **tuples})
+        plan = unpack(Gang, data["gang"])
         gang = self._gangs[plan.key] = _Gang(plan, folder, data["arrived"], data["gpus"])
         if gang.started:
             self._start_agents(gang)

@@ -22,7 +22,7 @@ from allranks import settings
 from allranks.agent.environments import pip_conf
 from allranks.agent.environments.current_python import BUILD, OF_CUDA, WHEELS, fingerprint
 from allranks.core.environments import conda
-from allranks.core.packing import pack
+from allranks.core.packing import pack, unpack
 from allranks.core.plan import CurrentPython
 from allranks.errors import UsageError
 from allranks.masking import without_credentials
@@ -72,7 +72,7 @@ def _kept(path: str, version: str, sites: Sequence[str]) -> Lock:
     try:
         data = json.loads((folder / "lock.json").read_text())
         wheels = tuple(folder / name for name in data["wheels"])
-        return Lock(CurrentPython.load(data["python"]), wheels)
+        return Lock(unpack(CurrentPython, data["python"]), wheels)
     except (OSError, ValueError, KeyError):
         pass
     root.mkdir(parents=True, exist_ok=True, mode=0o700)

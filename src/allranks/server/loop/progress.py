@@ -10,6 +10,7 @@ from pathlib import Path
 from allranks import folder_trees
 from allranks.core.lifecycle import repeated_time_limits
 from allranks.core.lifecycle.repeated_time_limits import Left
+from allranks.core.packing import unpack
 from allranks.events import Kind
 from allranks.server.assets.state_folders import States
 from allranks.settings import Home
@@ -31,7 +32,7 @@ def before(row: JobRow, records: Records) -> Left:
     """What was there after the last attempt that ended by a time limit."""
     events = (each.event for each in records.events(row.name))
     left = [e.data["left"] for e in events if e.kind is Kind.RELAUNCHED and "left" in e.data]
-    return Left.load(left[-1]) if left else Left()
+    return unpack(Left, left[-1]) if left else Left()
 
 
 def now(row: JobRow, earlier: Left, home: Home, states: States, points: Points) -> Left:

@@ -20,6 +20,7 @@ from allranks.agent.data import cache
 from allranks.agent.environments.virtual_environments import READY, recipe_hash
 from allranks.core.data.garbage_rules import HOUR, Found, Job, Kind
 from allranks.core.data.upload_manifest import is_digest
+from allranks.core.packing import unpack
 from allranks.core.plan import Recipe
 from allranks.server.assets.data_locations import referred
 from allranks.settings import Home
@@ -45,7 +46,7 @@ def job(home: Home, row: Uses) -> Job:
         created_at=row.created_at,
         ended_at=row.ended_at,
         codes=row.codes(),
-        recipe=recipe_hash(Recipe.load(row.recipe)) if row.recipe is not None else None,
+        recipe=recipe_hash(unpack(Recipe, row.recipe)) if row.recipe is not None else None,
         in_place=row.in_place,
         refers=referred(row.inputs) | {*_at(home.jobs, (*inputs, row.in_place or ""))} | reused,
         models={*_at(home.models, inputs)},

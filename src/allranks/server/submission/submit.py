@@ -14,6 +14,7 @@ from allranks.core.job.continuation import Carried
 from allranks.core.job.images import portable
 from allranks.core.job.services import service_notes
 from allranks.core.job.sessions import inside, on_nodes_of_parent
+from allranks.core.packing import unpack
 from allranks.core.plan import CurrentPython, Plan
 from allranks.engines.base import Kind
 from allranks.errors import Conflict, Forbidden, MissingCode, NotFound, Problem, SpecError
@@ -95,7 +96,7 @@ def _python(data: Any) -> CurrentPython:
         texts = value if name in several and isinstance(value, list) else [value]
         if not all(isinstance(text, str) for text in texts):
             raise SpecError(NO_SUBMISSION)
-    return CurrentPython.load(data)
+    return unpack(CurrentPython, data)
 
 
 def _is_pace(data: Any) -> bool:

@@ -13,8 +13,8 @@ from allranks import clock
 from allranks.core.data.upload_manifest import all_digests_in
 from allranks.core.lifecycle import decide
 from allranks.core.lifecycle.decide import Job, Node
-from allranks.core.packing import pack
-from allranks.core.plan import Gang, Plan, Rules, Task
+from allranks.core.packing import pack, unpack
+from allranks.core.plan import Plan
 from allranks.events import Event, Kind
 from allranks.statuses import TERMINAL
 from allranks.store.tables import jobs as _jobs
@@ -177,8 +177,6 @@ def _packed_node(node: Node) -> Any:
 
 def job_row(row: Row[Any]) -> JobRow:
     """Convert a row. Raises one of UNREADABLE if it is damaged."""
-    plan, gang = row.plan, row.plan["gang"]
-    tuples = {"argv": tuple(gang["argv"]), "fixed_ports": tuple(gang["fixed_ports"])}
     return JobRow(
         id=row.id,
         name=row.name,
@@ -189,17 +187,8 @@ def job_row(row: Row[Any]) -> JobRow:
         ended_at=row.ended_at,
         exit_code=row.exit_code,
         spec=row.spec,
-        plan=Plan(
-            Gang(**{**gang, **tuples}),
-            Task.load(plan["task"]),
-            Rules(**{**plan["rules"], "on": tuple(plan["rules"]["on"])}),
-            plan["engine"],
-            plan["digest"],
-            plan["compute"],
-            plan["server_address"],
-            tuple(plan["notes"]),
-        ),
-        record=decide.load(row.record),
+        plan=unpack(Plan, row.plan),
+        record=unpack(decide.Job, row.record),
         error=row.error,
         type=row.type,
         parent=row.parent,
