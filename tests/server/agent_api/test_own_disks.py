@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import http.server
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
+import psutil
 import pytest
 
 from allranks.agent.state import state_folder
@@ -108,8 +110,12 @@ class Nodes:
         return [self.running[node].wait(seconds) for node in sorted(self.running)]
 
     def kill(self) -> None:
+        """As a host that loses its power: no rank outlives its agent."""
         for each in self.running.values():
-            each.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                keeper = psutil.Process(each.pid)
+                for process in (keeper, *keeper.children(recursive=True)):
+                    process.kill()
             each.wait()
 
 
