@@ -148,7 +148,7 @@ REFUSED: dict[str, str] = {
         "distribution: {type: ray, port: a}",
         "distribution: {type: ray, include_dashboard: maybe}",
     ),
-    **_all("limits: {timeout: 1h}", "limits: {timeuot: 1}", "limits: {trial_timeout: 1}"),
+    **_all("limits: {timeout: soon}", "limits: {timeuot: 1}", "limits: {trial_timeout: 1}"),
     **_all("inputs: [a]", "inputs: {a: [1]}", "inputs: {a: }", "inputs: {a: {value: [1]}}"),
     **_each("inputs: {a: {type: %s, path: ./data}}", "x uri_fodler"),
     **_each(

@@ -40,7 +40,7 @@ def _reader(kind: Any) -> Callable[[Any], Any] | None:
     """What reads a type from JSON; None: it is JSON as it is."""
     origin, args = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType) and NoneType in args:
-        (read, *others) = [_reader(each) for each in args if each is not NoneType]
+        (read, *others) = [_reader(arg) for arg in args if arg is not NoneType]
         return None if read is None or others else lambda data: None if data is None else read(data)
     if origin in (tuple, frozenset):
         item = _reader(args[0])

@@ -38,7 +38,7 @@ Say = Callable[[Mapping[str, Any]], None]
 def provide(request: Mapping[str, Any], say: Say) -> None:
     """Provide inputs from the cache. Raises AllranksError for the first that fails."""
     with InputCache(Path(request["cache"]), request["limit"], say) as provider:
-        for input_request in (unpack(InputRequest, each) for each in request["inputs"]):
+        for input_request in (unpack(InputRequest, fields) for fields in request["inputs"]):
             say({"provided": input_request.name, **provider.provide(input_request)._asdict()})
         say({"done": True})
         sys.stdin.read()
@@ -51,7 +51,7 @@ def stream(request: Mapping[str, Any], say: Say) -> None:
 
     with Path(request["read"]).open("wb") as statistics:
         streams = Streams(statistics.fileno())
-        for input_request in (unpack(InputRequest, each) for each in request["streams"]):
+        for input_request in (unpack(InputRequest, fields) for fields in request["streams"]):
             say({"provided": input_request.name, **streams.add(Source(input_request))})
         say({"done": True})
         sys.stdin.read()

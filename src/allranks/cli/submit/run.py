@@ -100,11 +100,11 @@ def _job_options(add: Callable[..., Any]) -> None:
 
 def _on_failure(text: str) -> Document:
     """``hold``, ``hold=90``, ``hold=30m`` as the key of a job file."""
-    word, given, time = text.partition("=")
+    word, equals, time = text.partition("=")
     if word != "hold":
         message = f"{text!r} is not hold or hold=TIME, such as hold=30m"
         raise argparse.ArgumentTypeError(message)
-    return {"hold": duration(time) if given else 1800}
+    return {"hold": duration(time) if equals else 1800}
 
 
 def _data_options(add: Callable[..., Any]) -> None:
