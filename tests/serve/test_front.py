@@ -94,13 +94,26 @@ def test_who_sends_nothing_is_not_kept(play, monkeypatch):
 
     async def scenario(front: Front, stranger: Stranger) -> None:
         silent = [await stranger.connect() for _ in range(2)]
-        with pytest.raises(ConnectionError):
-            await stranger.connect()
         for reader, writer in silent:
             with contextlib.suppress(ConnectionResetError):
                 assert await asyncio.wait_for(reader.read(), 10) == b""
             writer.transport.abort()
         assert (await stranger.ask()).startswith(b"HTTP/1.1 421")
+
+    play(scenario)
+
+
+def test_who_has_asked_nothing_makes_room(play, monkeypatch):
+    monkeypatch.setattr(connection_limit, "PER_ADDRESS", 2)
+
+    async def scenario(front: Front, stranger: Stranger) -> None:
+        silent = [await stranger.connect() for _ in range(2)]
+        assert (await stranger.ask()).startswith(b"HTTP/1.1 421")
+        reader, _ = silent[0]
+        with contextlib.suppress(ConnectionResetError):
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+        for _, writer in silent:
+            writer.transport.abort()
 
     play(scenario)
 

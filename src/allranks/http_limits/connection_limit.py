@@ -11,7 +11,7 @@ import logging
 import resource
 import socket
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 log = logging.getLogger("allranks.listener")
@@ -24,11 +24,28 @@ MOST = 16_384
 # The part of the process's file limit that one address may use.
 _PART = 0.75
 _BACKLOG = 512
+# So many above the limit may be open until those that made room for them are closed.
+_CLOSING = 16
 # Seconds between two lines in the log.
 _PAUSE = 10.0
 # asyncio gives each TLS connection a buffer of a quarter of a megabyte: half a gigabyte for a
 # thousand agents. A TLS record has no more bytes than this.
 asyncio.sslproto.SSLProtocol.max_size = 16 << 10
+
+
+# Connections by address that owe the head of a request, oldest first.
+_silent: defaultdict[str, dict[asyncio.Transport, None]] = defaultdict(dict)
+
+
+def begins_to_wait(transport: asyncio.Transport, host: str) -> None:
+    """The connection owes the head of a request: it makes room for a new one of its address."""
+    _silent[host][transport] = None
+
+
+def ends_to_wait(transport: asyncio.Transport, host: str) -> None:
+    waiting = _silent.get(host)
+    if waiting is not None and waiting.pop(transport, True) is None and not waiting:
+        del _silent[host]
 
 
 class RefusalLog:
@@ -47,7 +64,8 @@ class RefusalLog:
 
 
 class Listener(socket.socket):
-    """Bound and listening. Closes connections over ``per_address`` at once. Raises OSError."""
+    """Bound and listening. Over ``per_address`` connections it closes the oldest one without a
+    request, or else the new one. Raises OSError."""
 
     def __init__(self, family: int, address: Any, per_address: int | None = None) -> None:
         # asyncio disables Nagle's algorithm only for an explicit IPPROTO_TCP; with it, every reply
@@ -69,11 +87,20 @@ class Listener(socket.socket):
         while True:
             plain, address = super().accept()
             host = str(address[0])
-            if self._from[host] < self._most:
+            if self._from[host] < self._most or self._makes_room(host):
                 self._from[host] += 1
                 return _Connection(plain, self._from, host), address
             plain.close()
             self._refusals.note(host, self._most)
+
+    def _makes_room(self, host: str) -> bool:
+        waiting = _silent.get(host)
+        if not waiting or self._from[host] >= self._most + _CLOSING:
+            return False
+        transport = next(iter(waiting))
+        ends_to_wait(transport, host)
+        transport.abort()
+        return True
 
 
 class _Connection(socket.socket):

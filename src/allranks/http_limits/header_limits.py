@@ -16,6 +16,7 @@ from httptools import HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from allranks.errors import TooLarge, UsageError
+from allranks.http_limits.connection_limit import begins_to_wait, ends_to_wait
 
 # Seconds in which the headers of a request must arrive.
 HEAD = 20.0
@@ -169,11 +170,15 @@ class Patient(HttpToolsProtocol):
 
     def _start_timer(self) -> None:
         self._timer = self.loop.call_later(HEAD, self.transport.abort)
+        if self.client is not None:
+            begins_to_wait(self.transport, self.client[0])
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+            if self.client is not None:
+                ends_to_wait(self.transport, self.client[0])
 
 
 class RequestParser(HttpRequestParser):
