@@ -7,11 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from allranks import settings
 from allranks.sdk.connection import find_server
 from allranks.server.port_holder import holder
+from tests.support import Allranks
 
 LISTEN = """\
 import socket, sys
@@ -42,6 +44,26 @@ def test_nobody_holds_a_port_that_nobody_listens_on() -> None:
         assert found is not None
         assert found.pid == os.getpid()
     assert holder(port) is None
+
+
+@pytest.mark.medium
+def test_nobody_stands_in_for_localhost(allranks: Allranks, home: Path) -> None:
+    """A browser asks `::1` first for the names of services' pages."""
+    try:
+        other = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with other:
+        port = other.getsockname()[1]
+        refused = allranks("server", "start", "--port", port)
+        assert refused.returncode != 0
+        assert f"cannot listen on port {port}: " in refused.stderr
+        assert f"process {os.getpid()} has it" in refused.stderr
+    begun = allranks("server", "start", "--port", port)
+    assert begun.returncode == 0, begun.stderr
+    with pytest.raises(OSError, match="in use"):
+        socket.create_server(("::1", port), family=socket.AF_INET6)
+    assert httpx.get(f"http://[::1]:{port}/healthz", trust_env=False).status_code < 500
 
 
 def test_the_token_is_for_a_server_that_runs(

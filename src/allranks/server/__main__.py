@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import gc
 import json
 import logging
@@ -94,9 +95,10 @@ def _serve(home: Home, port: int | None, ready_fd: int | None, held: ServerLock 
     gc.disable()
     from allranks.server.auth.identity import Auth  # lazy: see above
 
-    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    number = listening[0].getsockname()[1]
+    url = f"http://127.0.0.1:{number}"
     Auth(home)  # creates the token before the server can be found
-    _write(home, listening.getsockname()[1], url)
+    _write(home, number, url)
 
     from allranks.server.app import create_app  # lazy: see above
     from allranks.server.http.agents_listener import config  # lazy: imports uvicorn
@@ -109,7 +111,7 @@ def _serve(home: Home, port: int | None, ready_fd: int | None, held: ServerLock 
     if held is not None:
         held.keep(lost=lambda: setattr(server, "should_exit", True))
     try:
-        server.run(sockets=[listening])
+        server.run(sockets=listening)
     except SystemExit:  # uvicorn's, if the lifespan could not start
         if failures:
             raise failures[0] from None
@@ -138,13 +140,21 @@ def _lock(home: Home) -> int:
     return lock
 
 
-def _listen(home: Home, port: int | None) -> socket.socket:
-    """Listen on ``port``, or on the home's port, which never changes: running agents use it."""
+def _listen(home: Home, port: int | None) -> list[socket.socket]:
+    """Listen on ``port``, or on the home's port, which never changes: running agents use it. Where
+    there is IPv6, on `::1`, too: browsers ask it first for the names of services' pages."""
     previous = _previous_port(home)
     requested = port if port is not None else previous
     number = free_port() if requested is None else requested
     try:
-        return Listener(socket.AF_INET, ("127.0.0.1", number))
+        listening: list[socket.socket] = [Listener(socket.AF_INET, ("127.0.0.1", number))]
+        try:
+            listening.append(Listener(socket.AF_INET6, ("::1", number)))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                listening[0].close()
+                raise
+        return listening
     except (OSError, OverflowError) as error:
         message = f"cannot listen on port {number}: {getattr(error, 'strerror', None) or error}"
         stop = "stop the program that uses it (`ss -ltnp` names it)"
