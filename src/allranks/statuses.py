@@ -53,6 +53,16 @@ class GangState(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Purpose(StrEnum):
+    """What follows Finalizing: the end; a new launch; the next attempt in the same launch; or a new
+    launch that uses no attempt."""
+
+    FINISH = "finish"
+    RELAUNCH = "relaunch"
+    REGROUP = "regroup"
+    RESUBMIT = "resubmit"
+
+
 class SharedHome(StrEnum):
     """Whether the nodes of a compute share the disk of the server's home. AUTO: each node looks."""
 

@@ -23,7 +23,7 @@ from allranks.core.plan import Gang, Place, Plan, Rules, Task
 from allranks.errors import SpecError
 from allranks.spec.job import CommandJob
 from allranks.spec.job_parts import Session
-from allranks.statuses import JobStatus, Reason, RetryOn
+from allranks.statuses import JobStatus, Purpose, Reason, RetryOn
 
 HOUR = Session(idle_timeout=3600.0, timeout=28800.0)
 
@@ -100,7 +100,7 @@ def test_an_idle_time_that_would_keep_the_server_busy_is_refused():
 def test_the_end_of_a_launch_is_no_fault_of_the_job_on_it(
     ended: Reason, began: float, reason: Reason
 ):
-    job = Job((), JobStatus.FINALIZING, then=Then("finish", ended), went_at=100.0)
+    job = Job((), JobStatus.FINALIZING, then=Then(Purpose.FINISH, ended), went_at=100.0)
     end = end_of_launch("s_nodes_1", job, began, 200.0)
     assert end is not None
     assert (end.why, end.reason) == ("s_nodes_1 ends", reason)

@@ -31,7 +31,7 @@ from allranks.errors import ServerError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import Following
-from allranks.statuses import HELD, VERDICTS, Reason
+from allranks.statuses import HELD, VERDICTS, Purpose, Reason
 
 if TYPE_CHECKING:
     from allranks.api.jobs import EventAnswer, JobAnswer, JobProgress, StreamedJob
@@ -283,7 +283,7 @@ def _why_ended(events: Sequence[EventAnswer], attempt: int) -> str:
     whys = [e["data"]["message"] for e in before if e["kind"] == "ended" and e["data"]["message"]]
     whys += [f"node {e['node']} was lost" for e in before if e["kind"] == "lost"]
     closing = [e["data"] for e in before if e["kind"] == "closing"]
-    whys += [end["reason"] for end in closing if end["purpose"] != "resubmit"]
+    whys += [end["reason"] for end in closing if end["purpose"] != Purpose.RESUBMIT]
     hosts = {e["node"]: e["data"].get("host") for e in before if e["kind"] == "ready"}
     # Those of this machine need no name.
     is_here = {*hosts.values()} <= {None, os.uname().nodename}

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from allranks.events import Event, Kind
-from allranks.statuses import GangState, Reason
+from allranks.statuses import GangState, Purpose, Reason
 
 
 class Activity(StrEnum):
@@ -116,7 +116,7 @@ def _of_attempts(events: Sequence[Event]) -> Iterator[Event]:
     resubmitted = False
     for event in events:
         if event.kind is Kind.CLOSING:
-            resubmitted = event.data.get("purpose") == "resubmit"
+            resubmitted = event.data.get("purpose") == Purpose.RESUBMIT
         if not (resubmitted and event.kind in ends):
             yield event
 
@@ -172,7 +172,7 @@ def _begins(event: Event, now: Activity) -> Activity | None:
     if event.kind is Kind.HELD:
         return Activity.HOLDING if now is Activity.COMPUTING else None
     if event.kind is Kind.CLOSING:
-        over = event.data.get("purpose") == "finish"
+        over = event.data.get("purpose") == Purpose.FINISH
         return Activity.FINALIZING if over else Activity.RESTARTING
     if event.kind in (Kind.RELAUNCHED, Kind.REGROUPED):
         return Activity.RESTARTING

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from allranks.core.lifecycle.decide import Job, held_until, is_gone
 from allranks.core.plan import Place
 from allranks.events import Event
-from allranks.statuses import TERMINAL, JobStatus, NodeState, Reason
+from allranks.statuses import TERMINAL, JobStatus, NodeState, Purpose, Reason
 
 if TYPE_CHECKING:
     from allranks.api.agents import AttemptAssignment
@@ -29,7 +29,7 @@ def brief(job: Job, node: int, launch: int, attempt: int) -> AttemptAssignment:
         return {"do": "wait"}
     if job.status is JobStatus.FINALIZING:
         assert job.then is not None
-        again = job.then.purpose == "regroup"
+        again = job.then.purpose is Purpose.REGROUP
         if attempt < job.attempt:
             return {"do": "prepare", "attempt": job.attempt} if again else {"do": "leave"}
         if state is NodeState.EXITED:
@@ -54,7 +54,7 @@ def brief(job: Job, node: int, launch: int, attempt: int) -> AttemptAssignment:
 def is_ahead(job: Job, attempt: int) -> bool:
     """Whether the agent is in a later attempt than the record. That happens after a restore from a
     backup; the record catches up as agents send their events again."""
-    may_regroup = job.then is None or job.then.purpose == "regroup"
+    may_regroup = job.then is None or job.then.purpose is Purpose.REGROUP
     return attempt > job.attempt and may_regroup
 
 

@@ -18,7 +18,7 @@ from allranks.core.lifecycle.repeated_time_limits import Progress, Row
 from allranks.core.lifecycle.retry import Restart, Spent
 from allranks.core.plan import Place, Rules
 from allranks.events import Kind
-from allranks.statuses import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason
+from allranks.statuses import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Purpose, Reason
 
 # Seconds that an engine has to act on `stop`, and agents on an order beyond the grace period.
 STOP_AGAIN = 5.0
@@ -58,10 +58,9 @@ class Node(NamedTuple):
 
 
 class Then(NamedTuple):
-    """What follows Finalizing: ``finish``, ``relaunch``, ``regroup`` or ``resubmit`` (a relaunch
-    that uses no attempt), and why it began."""
+    """What follows Finalizing, and why it began."""
 
-    purpose: str
+    purpose: Purpose
     reason: Reason
 
 
@@ -156,15 +155,15 @@ def decide(job: Job, rules: Rules, clock: Clock) -> Step | None:
     if job.status is JobStatus.FINALIZING:
         return _finalize(job, rules, clock)
     if job.status is not JobStatus.NOT_STARTED and all(n.worked or _done(n) for n in job.nodes):
-        return _close("finish", Reason.DONE)
+        return _close(Purpose.FINISH, Reason.DONE)
     if job.canceled:
-        return _close("finish", Reason.CANCELED)
+        return _close(Purpose.FINISH, Reason.CANCELED)
     cause = failure(job)
     if cause is not None:
         return None if _holds(job, rules, clock) else _after(job, rules, cause, clock)
     started = clock.now if job.started_at is None else job.started_at
     if rules.timeout is not None and clock.now >= started + rules.timeout:
-        return _close("finish", Reason.TIME_LIMIT)
+        return _close(Purpose.FINISH, Reason.TIME_LIMIT)
     if clock.hung is not None and job.status is JobStatus.RUNNING:
         step = _after(job, rules, clock.hung, clock)
         return step._replace(data={**step.data, "hung": clock.hung._asdict()})
@@ -183,7 +182,7 @@ def waits(job: Job) -> bool:
 
 def ranks_ended(job: Job) -> bool:
     """Whether all ranks of this launch have ended: no attempt on its nodes follows."""
-    stays = job.then is None or job.then.purpose == "regroup"
+    stays = job.then is None or job.then.purpose is Purpose.REGROUP
     return not stays and all(is_gone(n) or n.state in _ENDED for n in job.nodes)
 
 
@@ -217,13 +216,13 @@ def _newly_lost(job: Job, clock: Clock) -> Step | None:
 def _after(job: Job, rules: Rules, cause: Failure, clock: Clock) -> Step:
     """The step after a failure: restart on the same nodes, on new ones, or finish."""
     if _failed_without_server(job, clock):
-        return _close("resubmit", cause.reason)
+        return _close(Purpose.RESUBMIT, cause.reason)
     if job.released:
-        return _close("regroup" if job.released == "retry" else "finish", cause.reason)
+        return _close(Purpose.REGROUP if job.released == "retry" else Purpose.FINISH, cause.reason)
     restart = _restart(job, rules, cause, clock.now)
     if restart is None:
-        return _close("finish", cause.reason)
-    return _close("regroup" if restart.same_nodes else "relaunch", cause.reason)
+        return _close(Purpose.FINISH, cause.reason)
+    return _close(Purpose.REGROUP if restart.same_nodes else Purpose.RELAUNCH, cause.reason)
 
 
 def held_until(job: Job) -> float | None:
@@ -273,7 +272,7 @@ def spent(job: Job, now: float) -> Spent:
 
 def back_off(job: Job) -> float:
     """Seconds before the next attempt."""
-    if job.then is None or job.closing_at is None or job.then.purpose == "resubmit":
+    if job.then is None or job.closing_at is None or job.then.purpose is Purpose.RESUBMIT:
         return 0.0
     budget = VERDICTS[job.then.reason].retry
     return 0.0 if budget is None else retry.wait(spent(job, job.closing_at), budget)
@@ -284,9 +283,9 @@ def _finalize(job: Job, rules: Rules, clock: Clock) -> Step | None:
     assert then is not None
     assert job.closing_at is not None
     overdue = clock.now >= max(job.closing_at, clock.since) + clock.grace + SLACK
-    if job.canceled and then.purpose != "finish":
-        return _close("finish", Reason.CANCELED)
-    if then.purpose == "regroup":
+    if job.canceled and then.purpose is not Purpose.FINISH:
+        return _close(Purpose.FINISH, Reason.CANCELED)
+    if then.purpose is Purpose.REGROUP:
         return _regroup(job, rules, clock.now, overdue)
     everyone_left = all(n.left for n in job.nodes)
     if everyone_left and then.reason in _ENGINE_KNOWS and _awaits_engine(job, overdue):
@@ -294,10 +293,12 @@ def _finalize(job: Job, rules: Rules, clock: Clock) -> Step | None:
     if everyone_left or (job.gang is GangState.GONE and job.stopped_at is not None):
         # What looked like a preemption to an agent may have been final. Only the engine knows.
         cause = failure(job)
-        relaunches = then.purpose == "relaunch"
+        relaunches = then.purpose is Purpose.RELAUNCH
         if relaunches and cause and _restart(job, rules, cause, clock.now) is None:
-            return _close("finish", cause.reason)
-        return Step(Kind.FINISHED) if then.purpose == "finish" else _relaunch(job, rules, clock)
+            return _close(Purpose.FINISH, cause.reason)
+        return (
+            Step(Kind.FINISHED) if then.purpose is Purpose.FINISH else _relaunch(job, rules, clock)
+        )
     # A canceled job does not wait for a node that drains for ever, for example on a full disk.
     patient = job.gang is not GangState.GONE and not (job.canceled and overdue)
     if patient and any(_worth_waiting(n, overdue) for n in job.nodes):
@@ -309,7 +310,7 @@ def _finalize(job: Job, rules: Rules, clock: Clock) -> Step | None:
 
 def ran_out_of_time(job: Job) -> bool:
     """Whether a job starts again because the engine's time limit ended its attempt."""
-    relaunches = job.then is not None and job.then.purpose == "relaunch"
+    relaunches = job.then is not None and job.then.purpose is Purpose.RELAUNCH
     cause = failure(job) or job.then
     return relaunches and cause is not None and cause.reason is Reason.TIME_LIMIT
 
@@ -319,7 +320,7 @@ def _relaunch(job: Job, rules: Rules, clock: Clock) -> Step:
         return Step(Kind.RELAUNCHED)
     row = job.stalled.after(clock.progress)
     if repeated_time_limits.ends(row, rules.no_progress):
-        return _close("finish", Reason.NO_PROGRESS)
+        return _close(Purpose.FINISH, Reason.NO_PROGRESS)
     data = {"stalled": row._asdict()}
     warning = row.text(job.attempt)
     return Step(Kind.RELAUNCHED, data={**data, "message": warning} if warning else data)
@@ -339,7 +340,7 @@ def _regroup(job: Job, rules: Rules, now: float, overdue: bool) -> Step | None:
         # If a lost node failed first, the restart does not count against the user's attempts.
         cause = failure(job) or Failure(job.then.reason)
         restart = _restart(job, rules, cause, now)
-        return _close("finish" if restart is None else "relaunch", cause.reason)
+        return _close(Purpose.FINISH if restart is None else Purpose.RELAUNCH, cause.reason)
     if all(n.state is NodeState.EXITED for n in job.nodes):
         due = job.closing_at + back_off(job)
         if rules.timeout is not None and job.started_at is not None:
@@ -347,7 +348,7 @@ def _regroup(job: Job, rules: Rules, now: float, overdue: bool) -> Step | None:
         return Step(Kind.REGROUPED) if now >= due else None
     if all(n.state is NodeState.EXITED or _worth_waiting(n, overdue) for n in job.nodes):
         return None
-    return _close("relaunch", job.then.reason)
+    return _close(Purpose.RELAUNCH, job.then.reason)
 
 
 def is_gone(node: Node) -> bool:
@@ -370,7 +371,7 @@ def _worth_waiting(node: Node, overdue: bool) -> bool:
     return node.state is NodeState.DRAINING or not overdue
 
 
-def _close(purpose: str, reason: Reason) -> Step:
+def _close(purpose: Purpose, reason: Reason) -> Step:
     return Step(Kind.CLOSING, data={"purpose": purpose, "reason": reason})
 
 

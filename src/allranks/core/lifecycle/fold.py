@@ -12,7 +12,7 @@ from allranks.core.lifecycle.repeated_time_limits import Progress, Row
 from allranks.core.packing import unpack
 from allranks.core.plan import Place
 from allranks.events import FROM_AGENTS, LEFTOVERS, Event, Kind
-from allranks.statuses import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason
+from allranks.statuses import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Purpose, Reason
 
 
 def fold(job: Job, event: Event) -> Job:
@@ -202,7 +202,7 @@ def _gate_opened(job: Job, event: Event) -> Job:
 
 
 def _closing(job: Job, event: Event) -> Job:
-    then = Then(event.data["purpose"], Reason(event.data["reason"]))
+    then = Then(Purpose(event.data["purpose"]), Reason(event.data["reason"]))
     data = event.data.get("hung")
     hung = job.hung if data is None else unpack(Failure, data)._replace(at=event.at)
     # A changed purpose restarts the clock, because agents that waited now have to leave.
@@ -218,7 +218,7 @@ def _next_attempt(job: Job, at: float) -> dict[str, Any]:
     again makes none."""
     assert job.then is not None
     counted: dict[str, Any] = {}
-    if job.then.purpose != "resubmit":
+    if job.then.purpose is not Purpose.RESUBMIT:
         key = VERDICTS[job.then.reason].retry
         assert key is not None
         counted = {"attempt": job.attempt + 1, "spent": spent(job, at).after(key)}

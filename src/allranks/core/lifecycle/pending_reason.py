@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from allranks.core.amounts import counted
 from allranks.core.lifecycle.decide import Job, back_off, failure, held_until
 from allranks.core.lifecycle.phases import WAITS
-from allranks.statuses import HELD, JobStatus, NodeState, Reason
+from allranks.statuses import HELD, JobStatus, NodeState, Purpose, Reason
 
 # Seconds after which the other ranks may be waiting in vain for a rank that has ended.
 LEFT_BEHIND = 30.0
@@ -62,7 +62,7 @@ def _saving(job: Job) -> list[int]:
 def _restart(job: Job, now: float) -> str:
     """When the next attempt starts; empty if none is scheduled."""
     due, why = job.not_before, job.previous
-    if job.then is not None and job.then.purpose == "regroup" and job.closing_at is not None:
+    if job.then is not None and job.then.purpose is Purpose.REGROUP and job.closing_at is not None:
         due, why = job.closing_at + back_off(job), job.then.reason
     elif job.status is not JobStatus.NOT_STARTED:
         return ""

@@ -8,7 +8,7 @@ have launches of their own. See docs/design/sessions.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class Launch(NamedTuple):
@@ -25,7 +25,7 @@ class Launch(NamedTuple):
 class Step(NamedTuple):
     """``start`` a launch, or ``end`` one that nobody needs."""
 
-    kind: str
+    kind: Literal["start", "end"]
     name: str = ""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from allranks.statuses import TERMINAL, JobStatus, Reason
 
@@ -40,7 +40,7 @@ class Action(NamedTuple):
     """One thing to do: ``start`` the pipeline, ``submit``, ``cancel`` or ``close`` the job of a
     ``step``, ``finish`` the pipeline with ``reason``."""
 
-    kind: str
+    kind: Literal["start", "submit", "cancel", "close", "finish"]
     step: str = ""
     reason: Reason | None = None
 

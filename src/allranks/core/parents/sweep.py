@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from allranks.core.parents.early_termination import Curve, Policy, judge
 from allranks.statuses import TERMINAL, JobStatus, Reason
@@ -56,7 +56,7 @@ class Step(NamedTuple):
     ``finish`` the sweep with ``reason``.
     """
 
-    kind: str
+    kind: Literal["start", "close", "judge", "cancel", "draw", "finish"]
     number: int = -1
     interval: int = 0
     why: str = ""

@@ -21,7 +21,7 @@ from allranks.server.auth.roles import OWNER
 from allranks.server.jobs.hosts import with_host
 from allranks.server.timestamps import iso_time
 from allranks.settings import Home
-from allranks.statuses import TERMINAL
+from allranks.statuses import TERMINAL, Purpose
 from allranks.store.jobs.annotations import Annotation
 from allranks.store.jobs.event_rows import StoredEvent
 from allranks.store.jobs.job_rows import Damaged, JobRow
@@ -139,7 +139,7 @@ def _parent(row: JobRow) -> str | None:
 def _ranks_ended_at(row: JobRow) -> float | None:
     """When the ranks of the last attempt ended; uploads and clean-up follow."""
     job = row.record
-    for_good = job.then is not None and job.then.purpose == "finish"
+    for_good = job.then is not None and job.then.purpose is Purpose.FINISH
     if not for_good or row.started_at is None or job.closing_at is None:
         return None
     return job.closing_at - decide.unrecorded(job)

@@ -26,7 +26,7 @@ from allranks.core.plan import Task
 from allranks.errors import Conflict
 from allranks.server.assets.node_files import files_in
 from allranks.server.dependencies import Services
-from allranks.statuses import TERMINAL
+from allranks.statuses import TERMINAL, Purpose
 from allranks.store.files.trees import TEMPORARY_PREFIX, copy_contents
 from allranks.store.jobs.job_rows import JobRow
 
@@ -185,7 +185,7 @@ def ended(row: JobRow) -> JobRow:
     """The job if it has ended. Raises Conflict for a live job, which still writes its files."""
     if row.record.status not in TERMINAL:
         then = row.record.then
-        ending = row.record.canceled or (then is not None and then.purpose == "finish")
+        ending = row.record.canceled or (then is not None and then.purpose is Purpose.FINISH)
         wait, cancel = f"allranks job wait {row.name}", f"allranks job cancel {row.name}"
         raise Conflict(
             f"{row.name} is {'ending' if ending else row.record.status} and has not ended",
