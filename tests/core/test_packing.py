@@ -73,7 +73,18 @@ def test_a_neighbouring_version_has_other_fields():
     assert unpack(Outer, data) == Outer(Colour.RED, several=(Inner(1),))
 
 
-@pytest.mark.parametrize("data", [{}, {"colour": "blue"}, [], None, {"colour": "red", "inner": 1}])
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        {"colour": "blue"},
+        [],
+        None,
+        {"colour": "red", "inner": 1},
+        {"colour": "red", "inner": []},
+        {"colour": "red", "inner": {"number": 1, "words": "text"}},
+    ],
+)
 def test_what_is_no_such_value(data: object):
     with pytest.raises((TypeError, ValueError, KeyError, AttributeError)):
         unpack(Outer, data)

@@ -46,12 +46,18 @@ def _reader(kind: Any) -> Callable[[Any], Any] | None:
         item = _reader(args[0])
         if origin is tuple and args[1:] != (...,):
             return tuple
-        return origin if item is None else lambda data: origin(map(item, data))
+        return lambda data: origin(_items(data) if item is None else map(item, _items(data)))
     if origin in (dict, Mapping):
         return _mapping_reader(*args)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind
     return _fields_reader(kind) if hasattr(kind, "_fields") else None
+
+
+def _items(data: Any) -> Sequence[Any]:
+    if not isinstance(data, list | tuple):
+        raise TypeError(f"a list is expected, not a {type(data).__name__}")
+    return data
 
 
 def _mapping_reader(key: Any, value: Any) -> Callable[[Any], Any] | None:
@@ -66,6 +72,8 @@ def _fields_reader(kind: Any) -> Callable[[Any], Any]:
     fields = [(name, _reader(hints[name])) for name in kind._fields]
 
     def read(data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            raise TypeError(f"{kind.__name__} is not read from a {type(data).__name__}")
         return kind(
             **{
                 name: data[name] if of is None else of(data[name])

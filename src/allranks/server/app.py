@@ -185,6 +185,9 @@ def _spare_collector() -> None:
 
 async def _stop(services: Services, *others: Worker | UiProxy) -> None:
     await asyncio.gather(services.agents_listener.close(), services.public_listener.close())
+    for chore in others:
+        if isinstance(chore, Worker):
+            chore.end()  # all at once: each may take a moment
     for service in (*others, services.loops, services.tracking):
         if service is not None:
             await asyncio.to_thread(service.stop)

@@ -472,9 +472,10 @@ def test_an_end_that_a_server_learns_later(away: float, unseen: float):
     assert unrecorded(story.job) == unseen
 
 
-def test_a_held_attempt_lasts_until_it_is_closed():
+@pytest.mark.parametrize("kind", [Kind.HELD, Kind.ENDED])
+def test_a_failure_that_lasts_until_it_is_closed(kind: Kind):
     story = Story(ONCE).running()
-    story.agent(0, Kind.HELD, reason=Reason.RANK_EXITED, until=5000.0)
+    story.agent(0, kind, reason=Reason.RANK_EXITED, until=5000.0)
     story.fails(1)
     story.now = 5001.0
     story.step()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from allranks.cli.output import show
+from allranks.cli.parser import days
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
 
@@ -23,7 +24,7 @@ def token_options(parser: argparse.ArgumentParser) -> None:
     add("name", nargs="?", metavar="NAME", help="the user; each has one token")
     roles = "reader can look, member can submit jobs, admin can do everything (member)"
     add("--role", choices=_ROLES, help=roles)
-    add("--expires", type=float, metavar="DAYS", help="days until it expires (never)")
+    add("--expires", type=days, metavar="DAYS", help="days until it expires, or 12h, 4w (never)")
     parser.epilog = (
         "`create` prints the token once. Its user gives it to `allranks login URL`, or sets "
         "ALLRANKS_TOKEN to it and ALLRANKS_SERVER to this server's address."

@@ -187,12 +187,11 @@ def ranks_ended(job: Job) -> bool:
 
 
 def unrecorded(job: Job) -> float:
-    """Seconds from the end of all ranks to the record of it, where the server or its database was
-    away meanwhile; else 0."""
-    ended = [n.at for n in job.nodes if n.reason is not None and not n.held]
-    if job.closing_at is None or job.canceled or len(ended) < len(job.nodes):
+    """Seconds from the end of all ranks of a job that is done to the record of it, where the server
+    or its database was away meanwhile; else 0. What fails waits for orders, so its end is then."""
+    if job.closing_at is None or job.then is None or job.then.reason is not Reason.DONE:
         return 0.0
-    gap = job.closing_at - max(ended)
+    gap = job.closing_at - max(n.at for n in job.nodes)
     return gap if gap > SLACK else 0.0
 
 

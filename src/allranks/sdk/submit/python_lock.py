@@ -73,7 +73,7 @@ def _kept(path: str, version: str, sites: Sequence[str]) -> Lock:
         data = json.loads((folder / "lock.json").read_text())
         wheels = tuple(folder / name for name in data["wheels"])
         return Lock(unpack(CurrentPython, data["python"]), wheels)
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         pass
     root.mkdir(parents=True, exist_ok=True, mode=0o700)
     beside = Path(tempfile.mkdtemp(dir=root, prefix=f"{of}."))

@@ -25,7 +25,7 @@ class ScheduleLoop(Worker):
     """Submits what is due."""
 
     def __init__(self, services: Services) -> None:
-        super().__init__("schedules")
+        super().__init__("schedules", retry=_LOOK)
         self._services = services
         services.subscriptions.subscribe(Change.SCHEDULE, self.wake)
 
@@ -36,12 +36,19 @@ class ScheduleLoop(Worker):
         now = datetime.now(UTC)
         for row in rows:
             if row.next_at is not None and row.next_at <= now.timestamp():
-                self._take(row, now)
+                self._try(row, now)
         waiting = [e.next_at for e in self._services.schedules.list() if e.enabled and e.next_at]
         soonest = min(waiting, default=None)
         if soonest is None:
             return None
         return min(_LOOK, max(0.0, soonest - datetime.now(UTC).timestamp()))
+
+    def _try(self, row: ScheduleRow, now: datetime) -> None:
+        """An error of one schedule keeps no other from its job."""
+        try:
+            self._take(row, now)
+        except Exception:
+            log.exception("%s: failed; retrying in %g s", row.name, _LOOK)
 
     def _take(self, row: ScheduleRow, now: datetime) -> None:
         """Submit the job of a schedule, and record the time that follows."""

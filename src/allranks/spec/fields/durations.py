@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import re
+import math
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 EXAMPLES = "90s, 30m, 1.5h, 7d or 2w"
-_PATTERN = r"([0-9]{1,12}(?:\.[0-9]{1,9})?|\.[0-9]{1,9}) ?([smhdwSMHDW]?)"
 
 
 def seconds_of(text: str, unit: str = "s") -> float:
     """The seconds; of a bare number in this ``unit``. Raises ValueError."""
-    match = re.fullmatch(_PATTERN, text.strip())
-    if match is None:
+    number, letter = text.strip(), unit
+    if number[-1:].lower() in UNITS:
+        number, letter = number[:-1].rstrip(), number[-1].lower()
+    try:
+        seconds = float(number) * UNITS[letter]
+    except ValueError:
+        seconds = math.nan
+    if not (math.isfinite(seconds) and seconds >= 0 and text.isascii()):
         raise ValueError(f"{text!r} is not a duration, such as {EXAMPLES}")
-    return float(match[1]) * UNITS[match[2].lower() or unit]
+    return seconds
