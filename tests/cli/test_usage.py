@@ -49,7 +49,7 @@ from tests.support import CLI, environment
         (["run", "-d", "python", "x.py"], "'python' is a program", "at once: `--detach`"),
         (["run", "-d", "foo", "--", "true"], "--distribution", "`pytorch`"),
         (["run", "-n", "two", "--", "true"], "'two' is not a whole number", "--help"),
-        (["top", "--interval", "x"], "'x' is not a valid interval", "--help"),
+        (["top", "--interval", "x"], "'x' is not a duration", "--help"),
         (["run", "-n", "-1", "--", "true"], "--nodes", ""),
         (["run", "-d", "pytorhc", "--", "true"], "--distribution", "pytorch"),
         (["run", "-i", "x", "--", "true"], "'x' is not NAME=VALUE", "-i"),

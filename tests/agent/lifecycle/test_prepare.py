@@ -1,5 +1,6 @@
 """Laying out the code on a node: whatever its submitter wrote into it stays below its folder."""
 
+import json
 import os
 import shutil
 import tarfile
@@ -9,7 +10,7 @@ import pytest
 
 from allranks.agent.lifecycle import prepare
 from allranks.core.job import code_packages
-from allranks.core.plan import OutputTask, Task
+from allranks.core.plan import Container, OutputTask, Task
 from allranks.errors import AllranksError
 from allranks.snapshot.take import take_snapshot
 from tests.hostile.harness import Place
@@ -186,7 +187,8 @@ def test_what_a_job_wrote_in_place_is_collected_through_no_link_out_of_its_folde
     (recorded / "over").symlink_to(place.outside / "secret")
     (recorded / "sub").symlink_to(place.outside)
     before = place.surroundings()
-    task = Task("j", "e", "true", record=str(record), in_place=str(work))
+    inside = Task("j", "e", "true", record=str(record), in_place=str(work))
+    task = inside._replace(container=Container("podman", "image"))
     said = prepare.collect(task, 0, prepare.Work(work, {}, 0.0, {}))
     assert "some outputs could not be collected" in said
     assert place.surroundings() == before
@@ -200,6 +202,27 @@ def test_what_a_job_wrote_in_place_is_collected_through_no_link_out_of_its_folde
     outputs.symlink_to(place.outside)
     assert "leads out" in prepare.collect(task, 0, prepare.Work(work, {}, 0.0, {}))
     assert not (recorded / ".ssh").exists()
+    # Without a container it saw what this process sees: its outputs may lie elsewhere.
+    assert prepare.collect(inside, 0, prepare.Work(work, {}, 0.0, {})) == ""
+    assert (recorded / "secret").read_text() == (place.outside / "secret").read_text()
+
+
+def test_what_a_job_wrote_in_its_session_is_collected_through_the_sessions_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    work, record, host = tmp_path / "work", tmp_path / "record", tmp_path / "host"
+    (host / "artifacts/outputs").mkdir(parents=True)
+    work.mkdir()
+    (work / "outputs").symlink_to(host / "artifacts/outputs")
+    (work / "outputs/new").write_text("mine")
+    (work / "outputs/link").symlink_to(tmp_path / "place.json")
+    place = {"work": str(work), "record": str(host), "base": {}, "variables": {}}
+    (tmp_path / "place.json").write_text(json.dumps(place))
+    monkeypatch.setenv("ALLRANKS_AGENT_PLACE", str(tmp_path / "place.json"))
+    task = Task("j", "e", "true", record=str(record), in_place=str(work), inside="dev")
+    said = prepare.collect(task, 0, prepare.Work(work, {}, 0.0, {}))
+    assert "a link leads out" in said
+    assert [path.name for path in (record / "artifacts/outputs").iterdir()] == ["new"]
 
 
 def test_no_folder_is_made_through_a_link_of_an_earlier_attempt(tmp_path: Path):

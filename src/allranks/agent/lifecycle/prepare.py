@@ -7,13 +7,14 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from allranks import folder_trees
 from allranks.agent.lifecycle.attempt import sentence
 from allranks.agent.lifecycle.collect_files import Listing
+from allranks.agent.processes.guests import host_record
 from allranks.core.data.working_set import COLLECTED
 from allranks.core.job import code_packages
 from allranks.core.plan import InputTask, OutputTask, Task
@@ -87,10 +88,11 @@ def collect(task: Task, node: int, work: Work) -> str:
     try:
         if (since := _collected_since(task, node, work)) is None:
             return ""  # the first node will
+        roots = _roots(task, work.folder)
         for name in COLLECTED:
-            for path in _files_in_place(work.folder, name):
+            for path in _files_in_place(work.folder / name, roots):
                 try:
-                    _collect_file(task, path, work.folder, since)
+                    _collect_file(task, path, work.folder, roots, since)
                 except OSError as error:
                     left_out.append(sentence(error))
     except OSError as error:
@@ -98,18 +100,27 @@ def collect(task: Task, node: int, work: Work) -> str:
     return f"some outputs could not be collected: {left_out[0]}" if left_out else ""
 
 
-def _files_in_place(work: Path, name: str) -> Iterator[Path]:
+def _roots(task: Task, work: Path) -> list[str]:
+    """Where links of the job may lead: with a container, which sees less than this process, into
+    its folders only. Those of a session's working folder lead into its record."""
+    if task.container is None and not task.inside:
+        return ["/"]
+    record = host_record(task)
+    return [str(work), task.record, *([record] if record else [])]
+
+
+def _files_in_place(folder: Path, roots: Sequence[str]) -> Iterator[Path]:
     """The files in a folder of the job's, and links to files. Raises OSError."""
-    if folder_trees.resolved(work / name, [str(work)]) is None:
-        raise OSError(errno.EXDEV, "a link leads out of the job's folder", str(work / name))
-    return (path for path in map(Path, folder_trees.files(work / name)) if path.is_file())
+    if folder_trees.resolved(folder, roots) is None:
+        raise OSError(errno.EXDEV, "a link leads out of the job's folder", str(folder))
+    return (path for path in map(Path, folder_trees.files(folder)) if path.is_file())
 
 
-def _collect_file(task: Task, path: Path, work: Path, since: float) -> None:
+def _collect_file(task: Task, path: Path, work: Path, roots: Sequence[str], since: float) -> None:
     """Copy a file, unless it is older. A job in a container wrote the path and where links lead,
     here and in the record: none is followed out of its folders. Raises OSError."""
     target = Path(task.record, "artifacts", path.relative_to(work))
-    with folder_trees.open_linked(path, [str(work), task.record]) as source:
+    with folder_trees.open_linked(path, roots) as source:
         status = os.fstat(source.fileno())
         if status.st_mtime < since:
             return

@@ -37,10 +37,11 @@ _END = 3.0
 
 
 class HostPlace(TypedDict):
-    """What a guest finds on its node: the host's working folder, and the environment of its ranks
-    where the guest asks for none of its own."""
+    """What a guest finds on its node: the host's working folder and record, and the environment of
+    its ranks where the guest asks for none of its own."""
 
     work: str
+    record: str
     base: dict[str, str]
     variables: dict[str, str]
 
@@ -59,9 +60,14 @@ class Guests:
 
     def open(self, work: Path, task: Task) -> None:
         """Let guests in: the node is prepared. Writes nothing before the first one comes."""
-        base, variables = dict(task.base), dict(task.variables)
+        place: HostPlace = {
+            "work": str(work),
+            "record": task.record,
+            "base": dict(task.base),
+            "variables": dict(task.variables),
+        }
         with self._lock:
-            self._place = {"work": str(work), "base": base, "variables": variables}
+            self._place = place
             self._has_refused = False
 
     def report(self) -> str | None:
@@ -169,13 +175,23 @@ def with_host_place(task: Task) -> Task:
     """The task of a guest with what its host has: the working folder unless it has code of its own,
     and the environment unless it names one; of an image each makes its own. Other tasks stay as
     they are."""
-    path = os.environ.get(_PLACE)
-    if not task.inside or path is None:
+    place = _host_place(task)
+    if place is None:
         return task
-    place: HostPlace = json.loads(Path(path).read_text())
     if task.code is None and task.in_place is None:
         task = task._replace(in_place=place["work"])
     if task.inherits and task.container is None:
         variables = {**place["variables"], **task.variables}
         task = task._replace(base=place["base"], variables=variables)
     return task
+
+
+def host_record(task: Task) -> str:
+    """The record of a guest's host on this node; empty for other tasks."""
+    place = _host_place(task)
+    return "" if place is None else place["record"]
+
+
+def _host_place(task: Task) -> HostPlace | None:
+    path = os.environ.get(_PLACE)
+    return json.loads(Path(path).read_text()) if task.inside and path is not None else None
