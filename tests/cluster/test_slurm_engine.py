@@ -173,10 +173,12 @@ def test_a_list_of_hosts_in_extra_is_checked_with_as_many_nodes(engine):
 def test_replicas_run_on_different_hosts_where_others_are_free(engine, gang, cluster, monkeypatch):
     handles = list[Handle]()
 
-    def start(number: int, apart: str = "far/blue") -> str:
+    def start(number: int, apart: str = "far/blue", *extra: str) -> str:
         """Submit one; the host that runs it."""
         key = gang.key.replace(".1", f".{number}")
-        handles.append(engine.submit(gang._replace(key=key, nodes=1, apart=apart)))
+        options = {**gang.options, "extra": extra}
+        one = gang._replace(key=key, nodes=1, apart=apart, options=options)
+        handles.append(engine.submit(one))
         until(lambda: host_of(handles[-1]), 30)
         return host_of(handles[-1])
 
@@ -189,6 +191,9 @@ def test_replicas_run_on_different_hosts_where_others_are_free(engine, gang, clu
         # Where each host has one, and for others, all hosts are as good.
         assert start(5) in ("n1", "n2", "n3")
         assert start(6, "far/green") == first
+        third = next(host for host in ("n3", "n2") if host != first)
+        (left,) = {"n1", "n2", "n3"} - {first, third}
+        assert start(9, "far/green", f"--exclude={third}") == left
         for handle in handles:
             engine.stop(handle)
         until(lambda: not cluster.slurm("squeue", "-h"), 60)
@@ -199,11 +204,15 @@ def test_replicas_run_on_different_hosts_where_others_are_free(engine, gang, clu
         last = start(7)
         assert start(8) == last
         monkeypatch.setattr(slurm, "_MOST_WAIT", 600)
-        handles.append(engine.submit(gang._replace(key="late.1", nodes=1, apart="far/blue")))
+        full = next(host for host in ("n1", "n2") if host != last)
+        late = gang._replace(key="late.1", nodes=1, apart="far/blue")
+        late = late._replace(options={**gang.options, "extra": [f"--exclude={full}"]})
+        handles.append(engine.submit(late))
         until(lambda: engine.poll(handles)["late.1"].why, 30)
         assert not host_of(handles[-1])
         monkeypatch.setattr(slurm, "_MOST_WAIT", 0)
         until(lambda: engine.poll(handles) and host_of(handles[-1]) == last, 60)
+        assert f"ExcNodeList={full}" in cluster.slurm("scontrol", "show", "job", handles[-1].ref)
     finally:
         for handle in handles:
             engine.stop(handle)

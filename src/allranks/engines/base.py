@@ -24,6 +24,10 @@ class QueueFull(EngineError):
     """A limit on how many gangs may be queued: it takes this one when others have ended."""
 
 
+class NotYet(EngineError):
+    """No failure: the gang will be accepted soon."""
+
+
 class Handle(NamedTuple):
     """A submitted gang. ``key`` is ours, stored before submitting; ``ref`` is the engine's id.
     ``ended``: its ranks have, and no others follow; its agents may still send files."""
@@ -100,7 +104,7 @@ class Engine(Protocol):
         """Accept the gang and return at once; submitting a key twice makes one gang.
 
         Raises Refused if it can never run, QueueFull if it must wait before it is even queued,
-        EngineError if the engine does not answer.
+        NotYet if it must for a moment, EngineError if the engine does not answer.
         """
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:

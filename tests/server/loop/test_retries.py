@@ -52,6 +52,20 @@ def test_a_reason_is_logged_once(caplog: pytest.LogCaptureFixture):
     assert [bool(each.exc_info) for each in caplog.records] == [False, False, True, True]
 
 
+def test_what_must_wait_for_a_moment_has_not_failed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(retries.time, "monotonic", lambda: clock.now)
+    tried = Retries(0.5)
+    for _ in range(3):
+        tried.postpone("fox.1", "submitted")
+        assert not tried.due("fox.1", "submitted")
+        clock.now += 0.5
+        assert tried.due("fox.1", "submitted")
+    assert not caplog.records
+
+
 class Full(Target):
     """A cluster whose quota is used up for the first five tries."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -70,6 +70,9 @@ _OURS = re.compile(
     r"input|job-name|kill-on-invalid-dep|no-requeue|nodes|ntasks|ntasks-per-node|open-mode|output|"
     r"parsable|requeue|signal|test-only|usage|version|wait|wrap)(=|\s|$)|-[aDeiJnNoVW]"
 )
+
+# The hosts that a job excludes, or a file of them; the long name may be shortened.
+_EXCLUDE = re.compile(r"(?:^|\s)(?:--exclude?[=\s]|-x)\s*(\S+)")
 
 # When the time is up or the job is preempted, Slurm signals this script, which signals the agent of
 # node 0; the server tells the others. Otherwise Slurm would signal every process of every rank, in
@@ -306,6 +309,12 @@ def gpus_of(options: Mapping[str, Any]) -> int | None:
         return sum(int(word) if word.isdigit() else 1 for word in (g.split(":")[-1] for g in ours))
     extra = options.get("extra") or ()
     return 0 if any(re.match(r"--(gpus|gres|tres-per)|-G", word) for word in extra) else None
+
+
+def excluded(extra: Sequence[str]) -> str:
+    """The hosts that options of sbatch exclude, or a file of them; empty if none."""
+    lists = _EXCLUDE.findall("\n".join(extra))
+    return lists[-1].strip("\"'") if lists else ""
 
 
 def _site(options: Mapping[str, Any]) -> list[str]:

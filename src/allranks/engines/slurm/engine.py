@@ -21,7 +21,7 @@ from allranks.core.amounts import counted
 from allranks.core.plan import Gang
 from allranks.engines import agent_bundle
 from allranks.engines.agent_bundle import archive
-from allranks.engines.base import MARKER, GangStatus, Handle, Host, Kind, QueueFull
+from allranks.engines.base import MARKER, GangStatus, Handle, Host, Kind, NotYet, QueueFull
 from allranks.engines.home_mark import seen_from
 from allranks.engines.slurm.batch_script import (
     ENDED,
@@ -29,6 +29,7 @@ from allranks.engines.slurm.batch_script import (
     OPTIONS,
     PROLOGUE,
     cpus,
+    excluded,
     gpus_of,
     has_site,
     placed,
@@ -80,8 +81,8 @@ _HEALTHY = re.compile(
     r"(idle|mixed|allocated|completing|planned|reserved|power(ed|ing)?_\w+)[^*\w]{0,2}"
 )
 _PAUSED = ("SUSPENDED", "STOPPED")
-# In a gang's folder: its `apart`; and this, if it is kept off the hosts of others. Seconds that it
-# may wait for that, and that Slurm may take to choose hosts where there are some.
+# In a gang's folder: its `apart`; and the hosts that its user excludes, if it is kept off those of
+# others, too. Seconds that it may wait for that, and that Slurm may take to choose free hosts.
 _APART, _ELSEWHERE, _MOST_WAIT, _TO_CHOOSE = "apart", "elsewhere", 60.0, 10.0
 
 
@@ -223,35 +224,43 @@ class SlurmEngine:
 
     def _elsewhere(self, gang: Gang) -> Gang:
         """The gang, kept off the hosts of others of its ``apart``, if it can then start now. Raises
-        EngineError, to be asked again, as long as Slurm is about to choose the host of one."""
+        NotYet as long as Slurm is about to choose the host of one."""
         hosts = []
         for job in self._queue():
             file = self._nodes / job.mark.removeprefix(self._mark("")) / _APART
             if _ended(job.state) or _text(file) != gang.apart or job.mark == self._mark(gang.key):
                 continue
             if not job.nodes and job.reason == "None" and _age(file) < _TO_CHOOSE:
-                raise EngineError("waits until Slurm has chosen the host of another replica")
+                raise NotYet("waits until Slurm has chosen the host of another replica")
             hosts += [job.nodes] if job.nodes else []
         if not hosts:
             return gang
-        extra = [f"--exclude={','.join(hosts)}", *gang.options.get("extra", ())]
-        elsewhere = gang._replace(options={**gang.options, "extra": extra})
+        extra = gang.options.get("extra", ())
         with contextlib.suppress(EngineError, Refused, ValueError):
+            theirs = excluded(extra)
+            if "/" in theirs:  # a file of names, relative to where sbatch runs
+                path = os.path.join("/", theirs)
+                theirs = self._run("scontrol", "show", "hostlist", path).strip()
+            hosts += [theirs] if theirs else []
+            # Of several such options the last one counts.
+            extra = [*extra, f"--exclude={','.join(hosts)}"]
+            elsewhere = gang._replace(options={**gang.options, "extra": extra})
             test = ("sbatch", "--test-only")
             plan = self._run(*test, input=self.render(elsewhere), messages=True)
             start = re.search(r" to start at (\S+) ", plan)
             at = datetime.fromisoformat(start[1] if start else "")
             if at.timestamp() < time.time() + _MOST_WAIT:
-                (self._nodes / gang.key / _ELSEWHERE).touch()
+                (self._nodes / gang.key / _ELSEWHERE).write_text(theirs)
                 return elsewhere
         return gang
 
     def _let_anywhere(self, key: str, ref: str) -> None:
-        """Let a gang that has waited for other hosts than those of others run there, too."""
+        """Let a gang that has waited for other hosts than those of others run there, too, but not
+        on those that its user excludes."""
         file = self._nodes / key / _ELSEWHERE
         if _age(file) > _MOST_WAIT:
             with contextlib.suppress(EngineError, Refused):
-                self._run("scontrol", "update", f"JobId={ref}", "ExcNodeList=")
+                self._run("scontrol", "update", f"JobId={ref}", f"ExcNodeList={_text(file)}")
                 file.unlink()
 
     # ------------------------------------------------------------ queries

@@ -20,7 +20,7 @@ from allranks.core.lifecycle import decide, repeated_time_limits
 from allranks.core.lifecycle.decide import Effect, Step
 from allranks.core.lifecycle.fold import fold
 from allranks.core.plan import Gang
-from allranks.engines.base import GangStatus, Handle, QueueFull
+from allranks.engines.base import GangStatus, Handle, NotYet, QueueFull
 from allranks.errors import AllranksError, Refused
 from allranks.events import LEFTOVERS, Event, Kind
 from allranks.server.clusters.clusters import Cluster, KnownComputes
@@ -180,6 +180,8 @@ class Loop(Worker):
         except AllranksError as error:
             if isinstance(error, QueueFull):
                 self._submissions.refused(row, error)
+            elif isinstance(error, NotYet):
+                self._retries.postpone(row.key, step.event)
             else:
                 self._retries.failed(row.key, step.event, error)
             self._statuses.record(row, GangStatus(GangState.UNKNOWN, error.message))

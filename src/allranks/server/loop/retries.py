@@ -44,5 +44,9 @@ class Retries:
         pause = self._first if last is None else min(LONGEST, 2 * last.pause)
         self._failed[key, step] = _Failed(reason, pause, time.monotonic() + pause)
 
+    def postpone(self, key: str, step: str) -> None:
+        """Note that the step is tried again soon, without a failure."""
+        self._failed[key, step] = _Failed("", self._first, time.monotonic() + self._first)
+
     def forget(self, key: str) -> None:
         self._failed = {entry: value for entry, value in self._failed.items() if entry[0] != key}
