@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from allranks.core.data.addresses import USER_AGENT
 from allranks.errors import AllranksError, Forbidden, Unauthorized
 from allranks.http_limits.connection_limit import RefusalLog
+from allranks.http_limits.header_limits import CONNECTION
 from allranks.server.agent_api import routes as agents
 from allranks.server.api.routes.mlflow import PREFIX
 from allranks.server.api.routes.ui import PREFIX as UI
@@ -65,7 +67,7 @@ class Gate:
             await reply(error)(scope, receive, send)
             return
         if PERSON in scope:
-            send = _while_valid(send, lambda: self._person(headers))
+            send = _while_valid(send, scope[CONNECTION], lambda: self._person(headers))
         # Those set their own headers.
         is_page = app in (self._mlflow, self._ui, self._service_pages)
         await app(scope, receive, send if is_page else _with_headers(send))
@@ -95,8 +97,8 @@ class Gate:
         return self._people
 
 
-def _while_valid(send: Send, authenticate: Callable[[], object]) -> Send:
-    """End an answer without end once its token is revoked or has expired."""
+def _while_valid(send: Send, connection: Any, authenticate: Callable[[], object]) -> Send:
+    """Cut an answer once its token is revoked or has expired: it must not look complete."""
     checked, is_over = time.monotonic(), False
 
     async def check(message: Any) -> None:
@@ -110,7 +112,9 @@ def _while_valid(send: Send, authenticate: Callable[[], object]) -> Send:
                 authenticate()
             except Unauthorized:
                 is_over = True
-                message = {"type": "http.response.body", "body": b"", "more_body": False}
+                connection.transport.abort()
+                await asyncio.sleep(0)  # so that uvicorn knows
+                return
         await send(message)
 
     return check

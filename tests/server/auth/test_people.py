@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import re
 import socket
 import sqlite3
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from allranks.errors import Conflict, NotFound, UsageError
@@ -128,7 +130,9 @@ def test_a_revoked_token_opens_nothing(server: Served) -> None:
 
 
 @pytest.mark.medium
-def test_an_open_answer_ends_when_its_token_is_revoked(server: Served, monkeypatch) -> None:
+def test_an_open_answer_is_cut_when_its_token_is_revoked(
+    server: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(authentication, "_CHECK", 0.0)
     monkeypatch.setattr(job_stream, "BEAT", 0.01)
     server.submit("followed")
@@ -138,7 +142,9 @@ def test_an_open_answer_ends_when_its_token_is_revoked(server: Served, monkeypat
         lines = answer.iter_raw()
         next(lines)
         assert server.people.delete("/api/v1/tokens/fay").status_code == 204
-        deque(lines, maxlen=0)  # which ends
+        with pytest.raises(httpx.RemoteProtocolError):  # it does not look complete
+            deque(lines, maxlen=0)
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
     assert server.people.get("/api/v1/jobs/followed").json()["ended_at"] is None
 
 
