@@ -21,6 +21,8 @@ _LEVELS = 64
 # Linux takes one byte less.
 _PATH_MAX = 4096
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Errors of opening something else than a regular file, or nothing.
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EINVAL)
 # To pass through a folder: it need not be readable.
 _THROUGH = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -239,6 +241,17 @@ def open_file(
         return cast(BinaryIO, open(path, mode, buffering, opener=opener))
     except ValueError:  # also where it is no name of a file
         raise OSError(errno.EINVAL, "not a path below the folder", str(path)) from None
+
+
+class SkipAbsent:
+    """Skips the rest of a block if a job has left out a file, or put something else in its place.
+    Other OSErrors are raised, such as of a broken disk or too many open files."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        return isinstance(error, OSError) and error.errno in _ABSENT
 
 
 def resolved(path: str | Path, roots: Iterable[str]) -> Path | None:

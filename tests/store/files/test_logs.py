@@ -1,13 +1,17 @@
 """The last lines of a log, from its end."""
 
+import errno
 import itertools
 import os
+import resource
 import time
 from pathlib import Path
 
 import pytest
 
+from allranks.server.jobs.merged_log import MergedLog
 from allranks.store.files import logs as files
+from allranks.store.files.log_times import LogTimes
 from allranks.store.files.logs import Logs
 
 NAME = "user_logs/std_log.txt"
@@ -92,3 +96,29 @@ def test_what_a_job_puts_in_place_of_its_log(tmp_path: Path, kind: str):
         assert made.append(1, 0, NAME, 0, b"mine\nmore\n") == 10
         assert made.read(1, NAME, 0) == b"mine\nmore\n"
     assert secret.read_bytes() == b"secret\n"
+
+
+def test_what_no_job_causes_is_not_an_empty_log(tmp_path: Path) -> None:
+    made = logs(tmp_path, b"mine\n")
+    file = made.path(1, NAME)
+    merged = MergedLog(LogTimes(tmp_path, 1), {0: file})
+    readers = (
+        lambda: made.read(1, NAME, 0),
+        lambda: made.offset_of_last(1, NAME, 1),
+        lambda: made.kept_from(1, NAME, 0),
+        lambda: list(merged.unfinished()),
+    )
+    least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    next_one = os.dup(0)
+    os.close(next_one)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (next_one, most))
+    try:
+        for read in readers:
+            with pytest.raises(OSError) as error:
+                read()
+            assert error.value.errno == errno.EMFILE
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (least, most))
+    file.unlink()
+    file.mkdir()
+    assert made.read(1, NAME, 0) == b""

@@ -121,12 +121,10 @@ def _made_up(paths: dict[int, Path]) -> Iterator[Entry]:
 
 
 def _read(path: Path, start: int, end: int) -> bytes:
-    try:
-        with folder_trees.open_file(path) as file:
-            file.seek(start)
-            return file.read(end - start).lstrip(b"\0")  # of what is kept no more
-    except OSError:
-        return b""
+    with folder_trees.SkipAbsent(), folder_trees.open_file(path) as file:
+        file.seek(start)
+        return file.read(end - start).lstrip(b"\0")  # of what is kept no more
+    return b""
 
 
 def _line(rank: int, offset: int, at: float, data: bytes) -> MergedLine:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import BinaryIO
 
 from allranks import clock, disk_space, folder_trees
 from allranks.store.files.log_times import LogTimes
@@ -73,47 +74,45 @@ class Logs:
             os.close(above)
         return folder_trees.open_below(self._folder, path, flags, make=True)
 
+    def _open(self, attempt: int, name: str) -> BinaryIO:
+        return folder_trees.open_file(self.path(attempt, name), below=self._folder)
+
     def kept_from(self, attempt: int, name: str, offset: int) -> int:
         """The first byte from ``offset`` on that is kept: there, or where a line begins."""
-        try:
-            with folder_trees.open_file(self.path(attempt, name), below=self._folder) as file:
-                start = os.lseek(file.fileno(), offset, os.SEEK_DATA)
-                if start <= offset:
-                    return offset
+        # There may be none, or nothing more.
+        with folder_trees.SkipAbsent(), self._open(attempt, name) as file:
+            start = os.lseek(file.fileno(), offset, os.SEEK_DATA)
+            if start > offset:
                 file.seek(start)
                 return start + len(file.readline(_BLOCK))
-        except OSError:  # there is none, or nothing more
-            return offset
+        return offset
 
     def offset_of_last(self, attempt: int, name: str, lines: int) -> int:
         """Where the last ``lines`` lines begin; the file is read from its end."""
         first = self.kept_from(attempt, name, 0)
-        try:
-            with folder_trees.open_file(self.path(attempt, name), below=self._folder) as file:
-                start = file.seek(0, os.SEEK_END)
-                if not lines:
-                    return start
-                left, block = lines, b""
-                while start > first:
-                    size = min(_BLOCK, start - first)
-                    start -= size
-                    file.seek(start)
-                    last, block = not block, file.read(size)
-                    # The end of the last line begins no further one.
-                    end = len(block) - (last and block.endswith(b"\n"))
-                    while (end := block.rfind(b"\n", 0, end)) >= 0:
-                        left -= 1
-                        if not left:
-                            return start + end + 1
-                return first
-        except OSError:
-            return 0
+        with folder_trees.SkipAbsent(), self._open(attempt, name) as file:
+            start = file.seek(0, os.SEEK_END)
+            if not lines:
+                return start
+            left, block = lines, b""
+            while start > first:
+                size = min(_BLOCK, start - first)
+                start -= size
+                file.seek(start)
+                last, block = not block, file.read(size)
+                # The end of the last line begins no further one.
+                end = len(block) - (last and block.endswith(b"\n"))
+                while (end := block.rfind(b"\n", 0, end)) >= 0:
+                    left -= 1
+                    if not left:
+                        return start + end + 1
+            return first
+        return 0
 
     def read(self, attempt: int, name: str, offset: int, most: int = 1 << 18) -> bytes:
-        """Up to ``most`` bytes from ``offset``; empty at the end, or without a file."""
-        try:
-            with folder_trees.open_file(self.path(attempt, name), below=self._folder) as file:
-                file.seek(offset)
-                return file.read(most)
-        except OSError:
-            return b""
+        """Up to ``most`` bytes from ``offset``; empty at the end, or without a file. Raises
+        OSError."""
+        with folder_trees.SkipAbsent(), self._open(attempt, name) as file:
+            file.seek(offset)
+            return file.read(most)
+        return b""
