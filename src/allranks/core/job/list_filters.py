@@ -9,10 +9,13 @@ from allranks.errors import UsageError
 from allranks.statuses import JobStatus
 
 # Sort keys that the database sorts by, and other names of them.
-SORTS = ("created", "started", "ended", "duration", "name", "status", "experiment")
+SORTS = (
+    *("created", "started", "ended", "duration", "name", "status", "experiment"),
+    *("display_name", "exit_code", "archived"),
+)
 SAME_SORTS = {"took": "duration", "age": "-created"}
 # The other columns of a list. Any other word is a metric, a parameter or an input.
-COLUMNS = ("display_name", "compute", "by", "ranks", "nodes", "attempts", "exit_code", "archived")
+COLUMNS = ("compute", "by", "ranks", "nodes", "attempts")
 ALL_SORTS = (*SORTS, *SAME_SORTS, *COLUMNS)
 # Columns with a name behind the dot.
 NAMED = ("inputs.", "tags.")
@@ -47,7 +50,8 @@ class Query(NamedTuple):
     name. ``tags`` have a key, and a value or None for any. ``since`` and ``until`` (exclusive) are
     seconds since the epoch. ``archived``: True for archived jobs only, None for all. ``parent``:
     only children of that job; without it none, unless ``children``. ``uses``: an asset as NAME or
-    NAME:VERSION. ``by``: who submitted it."""
+    NAME:VERSION. ``by``: who submitted it. ``mentions``: the name of an input, a tag or a parameter
+    that it may have; jobs that cannot are left out."""
 
     statuses: tuple[JobStatus, ...] = ()
     experiment: str | None = None
@@ -63,6 +67,7 @@ class Query(NamedTuple):
     children: bool = False
     uses: str | None = None
     by: str | None = None
+    mentions: str = ""
 
 
 def status(text: str) -> JobStatus:

@@ -1,25 +1,30 @@
-"""Sort a list of jobs by columns that the database cannot sort by."""
+"""Sort a list of jobs by columns that the database cannot sort by.
+
+The database leaves out the jobs that cannot have such a value; the others' rows are read.
+"""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from allranks.core.job.list_filters import ALL_SORTS, COLUMNS, SORTS, Query
+from allranks.core.job.list_filters import ALL_SORTS, COLUMNS, NAMED, SORTS, Query, Sort
 from allranks.errors import UsageError
 from allranks.server.jobs import view
 from allranks.store.jobs.annotations import Annotation, Annotations
 from allranks.store.jobs.job_rows import Damaged, JobRow
 from allranks.store.jobs.records import Records
 
-_KEYS = {"by": "created_by", "ranks": "processes", "archived": "archived_at"}
-# Names that an error lists.
-_MOST_NAMES = 30
+_KEYS = {"by": "created_by", "ranks": "processes"}
+# Names that an error lists, and the newest jobs that it takes them from.
+_MOST_NAMES, _SOME = 30, 200
+# The most jobs whose rows are read for a list: about three seconds.
+_MOST = 10_000
 
 
 def find_sorted(records: Records, annotations: Annotations, query: Query) -> list[JobRow | Damaged]:
     """The matching jobs in the order of any column. Jobs without a value come last. Raises
-    UsageError if no matching job has one."""
+    UsageError if no matching job has one, or too many may."""
     key = query.sort.key
     if query.sort.metric:
         rows = records.find(query)
@@ -33,38 +38,62 @@ def find_sorted(records: Records, annotations: Annotations, query: Query) -> lis
 def _sorted_by_column(
     records: Records, annotations: Annotations, query: Query
 ) -> list[JobRow | Damaged]:
+    key, down = query.sort.key, query.sort.descending
+    by_creation = query._replace(sort=Sort("created", down))
+    name = "" if key in COLUMNS else _without_kind(key)
+    candidates = records.ids(by_creation._replace(mentions=name, limit=_MOST + 1))
+    if len(candidates) > _MOST:
+        message = f"more than {_MOST:,} jobs would have to be read to sort them by {key[:80]!r}"
+        hint = "narrow the list: --since 7d, --experiment, --status, --name or --tag"
+        raise UsageError(message, where="--sort", hint=hint)
     valued: list[tuple[int, float, str, int]] = []
-    others: list[int] = []
-    names: set[str] = set()
-    for rows in records.all_pages(query):
+    for rows in records.pages(candidates):
         notes = annotations.several(row.id for row in rows)
         for row in rows:
-            columns = _columns(row, notes.get(row.id))
-            names.update(columns)
-            if (order := _order(columns.get(query.sort.key))) is None:
-                others.append(row.id)
-            else:
+            value = None if isinstance(row, Damaged) else _value(row, notes.get(row.id), key)
+            if (order := _order(value)) is not None:
                 valued.append((*order, row.id))
-    if others and not valued and query.sort.key not in COLUMNS:
-        names.update(name for values in records.last_values(others).values() for name in values)
-        raise _unknown(query.sort.key, names)
-    down = query.sort.descending
-    ids = [order[-1] for order in sorted(valued, reverse=down)] + sorted(others, reverse=down)
+    if not valued and key not in COLUMNS:
+        newest = records.find(query._replace(sort=Sort("created", True), limit=_SOME))
+        if newest:
+            raise _unknown(key, _names(records, annotations, newest))
+    ids = [order[-1] for order in sorted(valued, reverse=down)]
+    if len(ids) < query.limit:
+        has_value = set(ids)
+        ids += [job_id for job_id in records.ids(by_creation) if job_id not in has_value]
     return [row for page in records.pages(ids[: query.limit]) for row in page]
 
 
-def _columns(row: JobRow | Damaged, note: Annotation | None) -> dict[str, Any]:
-    """The values of a job by column; a parameter comes before an input of the same name."""
-    if isinstance(row, Damaged):
-        return {}
-    job = view.listed(row, note, {})
+def _without_kind(key: str) -> str:
+    return next((key.removeprefix(kind) for kind in NAMED if key.startswith(kind)), key)
+
+
+def _value(row: JobRow, note: Annotation | None, key: str) -> Any:
+    """The value of a job in a column; a parameter comes before an input of the same name."""
+    if key in COLUMNS:
+        return view.brief(row).get(_KEYS.get(key, key))
+    return _named(row, note or Annotation(row.name)).get(key)
+
+
+def _named(row: JobRow, note: Annotation) -> dict[str, Any]:
+    inputs = view.inputs(row)
     return {
-        **job["inputs"],
-        **job["parameters"],
-        **{f"inputs.{name}": value for name, value in job["inputs"].items()},
-        **{f"tags.{name}": value for name, value in job["tags"].items()},
-        **{column: job.get(_KEYS.get(column, column)) for column in COLUMNS},
+        **inputs,
+        **view.parameters(row, note),
+        **{f"inputs.{name}": value for name, value in inputs.items()},
+        **{f"tags.{name}": value for name, value in note.tags.items()},
     }
+
+
+def _names(records: Records, annotations: Annotations, rows: list[JobRow | Damaged]) -> set[str]:
+    """What some jobs can be sorted by."""
+    notes = annotations.several(row.id for row in rows)
+    values = records.last_values(row.id for row in rows).values()
+    names = {name for each in values for name in each}
+    for row in rows:
+        if isinstance(row, JobRow):
+            names.update(_named(row, notes.get(row.id) or Annotation(row.name)))
+    return names
 
 
 def _order(value: Any) -> tuple[int, float, str] | None:
@@ -75,6 +104,8 @@ def _order(value: Any) -> tuple[int, float, str] | None:
         number = float(value)
     except (TypeError, ValueError):
         return 1, 0.0, str(value)
+    except OverflowError:  # a whole number that is larger than any other
+        number = math.inf if value > 0 else -math.inf
     return None if math.isnan(number) else (0, number, "")
 
 

@@ -123,6 +123,13 @@ def parameters(row: JobRow, note: Annotation) -> dict[str, Any]:
     return {**flags, **note.parameters, **row.notes.get("parameters", {})}
 
 
+def inputs(row: JobRow) -> dict[str, Any]:
+    """The values of a job's inputs by name, of data their paths."""
+    inputs = (row.spec.get("inputs") or {}).items()
+    paths = {name: each.get("path") if isinstance(each, Mapping) else each for name, each in inputs}
+    return dict(all_without_credentials(paths))
+
+
 def outputs(row: JobRow) -> dict[str, str]:
     """The places of a job's outputs by name."""
     return {
@@ -189,8 +196,6 @@ def listed(
     note = note or Annotation(row.name)
     end = row.ended_at if row.record.status in TERMINAL else clock.now()
     took = None if row.started_at is None or end is None else max(0.0, end - row.started_at)
-    inputs = (row.spec.get("inputs") or {}).items()
-    paths = {name: each.get("path") if isinstance(each, Mapping) else each for name, each in inputs}
     listed: api.ListedJob = {
         **brief(row),
         "display_name": note.display_name,
@@ -199,7 +204,7 @@ def listed(
         "duration": took,
         "children": dict(children or {}),
         "total_children": total_children,
-        "inputs": all_without_credentials(paths),
+        "inputs": inputs(row),
     }
     if values is not None:
         listed["metrics"] = dict(values.get(row.id, {}))

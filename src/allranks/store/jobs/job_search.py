@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -114,6 +115,8 @@ def _filters(connection: Connection, filters: Query) -> Iterator[ColumnElement[b
     if filters.by is not None:
         submitter = _jobs.c.spec[("properties", CREATED_BY)].as_string()
         yield func.coalesce(submitter, OWNER) == filters.by
+    if filters.mentions:
+        yield _mentions(filters.mentions)
     if filters.experiment is not None:
         yield _jobs.c.experiment == filters.experiment
     if filters.name is not None:
@@ -154,6 +157,15 @@ def _uses(asset: str) -> ColumnElement[bool]:
     return cast(_jobs.c.spec, Text).contains(text, autoescape=True)
 
 
+def _mentions(name: str) -> ColumnElement[bool]:
+    """Whether a name is anywhere in what a job has of names, as its flags write it, too."""
+    text = json.dumps(name)[1:-1].replace("\\", "\\\\").replace("%", "\\%")
+    pattern = f"%{text}%"  # `_` stands for `-`, too
+    noted = (_jobs.c.notes, _annotations.c.parameters, _annotations.c.tags)
+    columns = (_jobs.c.spec, _jobs.c.plan, *noted)
+    return or_(*(cast(column, Text).like(pattern, escape="\\") for column in columns))
+
+
 def _has_metric(metric: str) -> ColumnElement[bool]:
     """Whether a series has the value of a job's metric."""
     return and_(_series.c.job_id == _jobs.c.id, _series.c.name == metric, LEADS)
@@ -187,5 +199,8 @@ def _column(key: str) -> ColumnElement[Any]:
         "name": _jobs.c.name,
         "status": _jobs.c.status,
         "experiment": _jobs.c.experiment,
+        "display_name": _annotations.c.display_name,
+        "exit_code": _jobs.c.exit_code,
+        "archived": _annotations.c.archived_at,
     }
     return columns[key]

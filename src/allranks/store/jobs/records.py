@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
 from allranks import clock
-from allranks.core.job.list_filters import Query, Sort
+from allranks.core.job.list_filters import Query
 from allranks.core.lifecycle.decide import Job
 from allranks.core.lifecycle.fold import fold
 from allranks.core.plan import Plan
@@ -119,16 +118,12 @@ class Records:
 
     def find(self, query: Query) -> list[job_rows.JobRow | job_rows.Damaged]:
         """The matching jobs, in the requested order."""
-        with self._reading.connect() as connection:
-            ids = job_search.search(connection, query)
-        return [row for page in self.pages(ids) for row in page]
+        return [row for page in self.pages(self.ids(query)) for row in page]
 
-    def all_pages(self, query: Query) -> Iterator[list[job_rows.JobRow | job_rows.Damaged]]:
-        """All matching jobs in any order, without the query's limit, some at a time."""
+    def ids(self, query: Query) -> list[int]:
+        """The ids of the matching jobs, in the requested order."""
         with self._reading.connect() as connection:
-            everything = query._replace(sort=Sort("created"), limit=sys.maxsize)
-            ids = job_search.search(connection, everything)
-        return self.pages(ids)
+            return job_search.search(connection, query)
 
     def pages(self, ids: Sequence[int]) -> Iterator[list[job_rows.JobRow | job_rows.Damaged]]:
         """The jobs with these ids that are still there, in that order, some at a time."""
