@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from allranks.errors import Conflict
+from allranks.server.loop import profiles as loop_profiles
 from allranks.server.loop.profiles import Profiles, _read
 from allranks.server.loop.wakeups import Wakeups
 from allranks.settings import Home
@@ -50,3 +53,19 @@ def test_a_record_with_odd_profiles_is_passed_over(tmp_path: Path) -> None:
         else:
             (folder / "profile.json").write_text(text)
     assert Profiles(Home(tmp_path), Wakeups()).saved("j") == {"at": 1}
+
+
+def test_a_profile_that_is_too_large_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_profiles, "_MOST", 30)
+    profiles = Profiles(Home(tmp_path), Wakeups())
+    for number, more in ((2000, ""), (1000, "x" * 30)):
+        folder = tmp_path / f"jobs/j/attempts/1/system_logs/profile-{number}"
+        folder.mkdir(parents=True)
+        (folder / "profile.json").write_text(json.dumps({"at": number / 1000, "more": more}))
+    newest = {"at": 2.0, "more": ""}
+    assert profiles.saved("j") == newest, "an older one does not keep it from being shown"
+    folder.rename(folder.with_name("profile-3000"))
+    with pytest.raises(Conflict, match="the newest profile of j is larger"):
+        profiles.saved("j")

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from allranks.ui.pages.job import Cell, Node, _first
+from allranks.errors import Conflict
+from allranks.ui import render
+from allranks.ui.pages.job import Cell, Node, _first, stacks
 
 
 def _node(number: int, state: str = "RUNNING", *, failed: bool = False, ranks: int = 8) -> Node:
@@ -29,3 +35,23 @@ def test_few_are_all_shown() -> None:
     nodes = [_node(number) for number in range(3)]
     assert _first(nodes) == nodes
     assert _first([]) == []
+
+
+def test_a_profile_that_is_too_large_does_not_take_the_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = {"name": "j", "ended_at": None, "error": None}
+
+    async def get(path: str) -> Any:
+        if path.endswith("/profile"):
+            raise Conflict("the newest profile of j is too large", hint="download it")
+        return job
+
+    monkeypatch.setattr(render, "page", lambda request, template, **values: values)
+    session = SimpleNamespace(get=get)
+    request: Any = SimpleNamespace(
+        state=SimpleNamespace(session=session), path_params={"name": "j"}, method="GET"
+    )
+    values: Any = asyncio.run(stacks(request))
+    assert "too large: download it" in values["no_profile"]
+    assert values["profile"] is None

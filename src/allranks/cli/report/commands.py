@@ -16,7 +16,7 @@ from allranks.core.insights.analyze import report as insights
 from allranks.core.insights.scaling import Gain, Row, Scaling
 from allranks.core.insights.scaling import scaling as compare
 from allranks.core.packing import pack
-from allranks.errors import NotFound, UsageError
+from allranks.errors import Conflict, NotFound, UsageError
 from allranks.http_client import Client
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
@@ -86,6 +86,9 @@ def _profile(client: Client, name: str) -> ProfileAnswer | None:
     try:
         answer: ProfileAnswer = client.json("GET", job_path(name, "/profile"))
     except NotFound:
+        return None
+    except Conflict as error:  # it is too large
+        show.talk(f"note: {error}")
         return None
     return answer
 

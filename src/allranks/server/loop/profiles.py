@@ -171,17 +171,27 @@ class Profiles:
         return answer
 
     def saved(self, name: str) -> ProfileAnswer | None:
-        """The newest profile in the record, or None."""
+        """The newest profile in the record, or None. Raises Conflict if it is too large."""
         newest: ProfileAnswer | None = None
+        newest_at, is_large = 0.0, False
         pattern = "attempts/*/system_logs/profile-*/profile.json"
         record = self._home.jobs / name
         for path in record.glob(pattern):
             # A job can write to its record.
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
-                saved = folder_trees.read_file(path, _MOST, record)
-                answer: ProfileAnswer = json.loads(saved)
-                if newest is None or answer["at"] > newest["at"]:
-                    newest = answer
+                data = folder_trees.read_file(path, _MOST + 1, record)
+                if large := len(data) > _MOST:
+                    at = float(path.parent.name.removeprefix("profile-")) / 1000
+                else:
+                    answer: ProfileAnswer = json.loads(data)
+                    at = answer["at"]
+                if at > newest_at:
+                    newest_at, is_large = at, large
+                    newest = None if large else answer
+        if is_large:
+            message = f"the newest profile of {name} is larger than {_MOST >> 20} MiB"
+            hint = f"it is in the files of the job: allranks job download {name}"
+            raise Conflict(message, hint=hint)
         return newest
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -118,8 +117,13 @@ async def stacks(request: Request) -> Response:
     rank = None if job["error"] is None else job["error"]["rank"]
     first = None if answer is None else culprit_of(answer, rank)
     profile: ProfileAnswer | None = None
-    with contextlib.suppress(NotFound):
+    no_profile = ""
+    try:
         profile = await session.get(job_path(name, "profile"))
+    except NotFound:
+        pass
+    except Conflict as error:  # it is too large
+        no_profile = f"{error}: {error.hint}"
     flame = [] if profile is None else [file for file in profile["files"] if file.endswith(".svg")]
     return render.page(
         request,
@@ -130,6 +134,7 @@ async def stacks(request: Request) -> Response:
         why=why,
         first=first,
         profile=profile,
+        no_profile=no_profile,
         flame=flame[0] if flame else "",
     )
 
