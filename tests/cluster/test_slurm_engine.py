@@ -170,7 +170,9 @@ def test_a_list_of_hosts_in_extra_is_checked_with_as_many_nodes(engine):
         engine.check({"partition": "main", "extra": ["--nodelist=n1,nosuch"]})
 
 
-def test_replicas_run_on_different_hosts_where_others_are_free(engine, gang, cluster, monkeypatch):
+def test_replicas_run_on_different_hosts_where_others_are_free(
+    engine, gang, cluster, tmp_path, monkeypatch
+):
     handles = list[Handle]()
 
     def start(number: int, apart: str = "far/blue", *extra: str) -> str:
@@ -194,6 +196,10 @@ def test_replicas_run_on_different_hosts_where_others_are_free(engine, gang, clu
         third = next(host for host in ("n3", "n2") if host != first)
         (left,) = {"n1", "n2", "n3"} - {first, third}
         assert start(9, "far/green", f"--exclude={third}") == left
+        alone = start(10, "far/red")
+        third, left = sorted({"n1", "n2", "n3"} - {alone})
+        (tmp_path / "hosts").write_text(f"{third}\n")
+        assert start(11, "far/red", f"--exclude={tmp_path}/hosts") == left
         for handle in handles:
             engine.stop(handle)
         until(lambda: not cluster.slurm("squeue", "-h"), 60)

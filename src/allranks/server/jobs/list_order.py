@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from allranks.core.job.list_filters import ALL_SORTS, COLUMNS, NAMED, SORTS, Query, Sort
+from allranks.core.job.list_filters import ALL_SORTS, COLUMNS, SORTS, Query, Sort
 from allranks.errors import UsageError
 from allranks.server.jobs import view
 from allranks.store.jobs.annotations import Annotation, Annotations
@@ -40,7 +40,7 @@ def _sorted_by_column(
 ) -> list[JobRow | Damaged]:
     key, down = query.sort.key, query.sort.descending
     by_creation = query._replace(sort=Sort("created", down))
-    name = "" if key in COLUMNS else _without_kind(key)
+    name = "" if key in COLUMNS else key.removeprefix("inputs.").removeprefix("tags.")
     candidates = records.ids(by_creation._replace(mentions=name, limit=_MOST + 1))
     if len(candidates) > _MOST:
         message = f"more than {_MOST:,} jobs would have to be read to sort them by {key[:80]!r}"
@@ -62,10 +62,6 @@ def _sorted_by_column(
         has_value = set(ids)
         ids += [job_id for job_id in records.ids(by_creation) if job_id not in has_value]
     return [row for page in records.pages(ids[: query.limit]) for row in page]
-
-
-def _without_kind(key: str) -> str:
-    return next((key.removeprefix(kind) for kind in NAMED if key.startswith(kind)), key)
 
 
 def _value(row: JobRow, note: Annotation | None, key: str) -> Any:
