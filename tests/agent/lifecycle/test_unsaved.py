@@ -70,6 +70,12 @@ def test_a_cancel_or_a_failure_ends_the_wait() -> None:
     assert unsaved.with_room(lambda: FULL, Attempt(), calls([RUN, RUN, STOP], [], [])) == FULL
 
 
+def test_another_server_ends_no_wait() -> None:
+    results = [FULL, FULL, ""]
+    orders = [{**RUN, "server": "a"}, {**RUN, "server": "b"}, {"do": "stop", "why": "DONE"}]
+    assert unsaved.with_room(lambda: results.pop(0), Attempt(), calls(orders, [], [])) == ""
+
+
 def test_an_attempt_whose_files_are_not_saved_has_failed_unless_it_is_canceled() -> None:
     attempt, notes = Attempt(), list[str]()
     unsaved.fail(attempt, calls([RUN], [], notes), "not all is saved")

@@ -44,11 +44,11 @@ class AgentCalls(NamedTuple):
 def with_room(save: Callable[[], str], attempt: Attempt, calls: AgentCalls) -> str:
     """Call ``save`` until it returns '', as long as it returns that a disk is full and a successful
     ``attempt`` may wait. Return what it returned last."""
-    first_order, until = calls.order(), 0.0
+    was_stopped, until = stops(calls.order()), 0.0
     calls.make_space()
     while is_disk_full(why := save()) and attempt.reason is Reason.DONE:
         until = until or time.monotonic() + calls.unsent
-        if time.monotonic() > until or calls.order() != first_order:
+        if time.monotonic() > until or (stops(calls.order()) and not was_stopped):
             break
         calls.waits(f"{WAITS}: {why}")
         calls.wait(1.0)
@@ -56,10 +56,15 @@ def with_room(save: Callable[[], str], attempt: Attempt, calls: AgentCalls) -> s
     return why
 
 
+def stops(order: Assignment) -> bool:
+    """Not each new order does: that of a server that was started again has a new id."""
+    return order["do"] == "stop" and order["why"] != Reason.DONE
+
+
 def fail(attempt: Attempt, calls: AgentCalls, message: str, hint: str = _HINT) -> None:
     """A successful attempt whose files could not be saved has failed, or ended as ordered."""
     order = calls.order()
-    if order["do"] == "stop" and order["why"] != Reason.DONE:
+    if stops(order):
         attempt.overrule(Reason(str(order["why"])))
         calls.note(message, {"about": "unsaved"})
     else:

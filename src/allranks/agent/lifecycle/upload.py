@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from allranks.agent.lifecycle.attempt import Attempt, sentence
 from allranks.agent.lifecycle.interrupted_waits import Stopped
-from allranks.agent.lifecycle.unsaved import AgentCalls, with_room
+from allranks.agent.lifecycle.unsaved import AgentCalls, stops, with_room
 from allranks.errors import AllranksError
 from allranks.statuses import Reason
 
@@ -37,10 +37,10 @@ def upload(
     stay in the record."""
     note = calls.note
     data.report_streams(note)
-    done, previous = attempt.reason is Reason.DONE, calls.order()
+    done, was_stopped = attempt.reason is Reason.DONE, stops(calls.order())
 
     def heeds(order: Assignment) -> bool:
-        return done and order != previous and order["why"] != Reason.DONE
+        return done and stops(order) and not was_stopped
 
     def wait(fd: int | None = None, seconds: float | None = None) -> None:
         or_stop(fd, seconds, heeds)
