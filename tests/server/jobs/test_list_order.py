@@ -58,9 +58,14 @@ def test_a_name_may_be_that_of_anything(jobs: Jobs) -> None:
     jobs.add("other", tags={"100%_\\ é": "1"})
     row = jobs.add("logged")
     jobs.notes.add_parameters({row.id: {"learning_rate": "0.1"}})
-    assert jobs.names("tags.100%_\\ é") == ["other", "tagged", "logged"]
+    made = plan("flag")
+    task = made.task._replace(command="python t.py --batch-size 3")
+    jobs.records.create({}, made._replace(task=task))
+    assert jobs.names("batch_size", limit=1) == ["flag"]
+    assert jobs.records.ids(Query(mentions="batch_size")) == [4]
+    assert jobs.names("tags.100%_\\ é") == ["other", "tagged", "logged", "flag"]
     assert jobs.names("learning_rate", limit=1) == ["logged"]
-    assert jobs.names("-nodes", limit=1) == ["logged"]
+    assert jobs.names("-nodes", limit=1) == ["flag"]
     assert jobs.names("archived") == jobs.names("created")
 
 
