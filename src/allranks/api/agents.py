@@ -203,12 +203,13 @@ class InputDigest(TypedDict):
 class SyncAnswer(TypedDict):
     """``done``: the numbers of the changes that were made, by path. ``entries``: all that there is
     now, if others have changed something; see `core.data.state_manifest`. ``due``: keep a version
-    once nothing changes."""
+    once nothing changes. ``was``: the revision before the server added other nodes' files."""
 
     revision: int
     done: dict[str, int]
     entries: Packed | None
     due: bool
+    was: NotRequired[int]
 
 
 class Acknowledgement(TypedDict):

@@ -38,6 +38,7 @@ from allranks.server.loop import mailbox
 from allranks.server.storage.garbage_collection import GarbageCollection, Options
 from allranks.settings import Home, make
 from allranks.store.database import open_database
+from allranks.store.files.state_folders import Put
 from allranks.store.jobs.records import Records
 
 
@@ -853,3 +854,25 @@ def test_all_nodes_look_at_the_same_moments(pace, rest, now):
     assert rest <= seconds <= rest + pace
     moment = (now + seconds) / pace
     assert abs(moment - round(moment)) < 1e-4
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_what_a_server_adds_after_it_was_restored_replaces_nothing_newer(
+    server, tmp_path, monkeypatch, restored
+):
+    node = Node(server, 0, tmp_path)
+    tree = Tree(node.root, (plan_states.SHARED, plan_states.own(0)))
+    node.sync = Sync(tree, node.wire, 0, node.notes.append, sends=True)
+    for text in ("older", "newer"):
+        (node.shared / "a").write_text(text)
+        (node.shared / text).write_text("older")
+        node.save()
+    state = server.state
+    revision, entries = state.revision, state.entries()
+    was = entries["shared/older"]._replace(mtime_ns=0)
+    assert state.commit([Put("shared/a", entries["shared/a"].seq, was)]).done
+    sync = node.wire.sync
+    before = revision - 1 if restored else revision
+    monkeypatch.setattr(node.wire, "sync", lambda request: {**sync(request), "was": before})
+    node.sync.fetch_all()
+    assert (node.shared / "a").read_text() == ("newer" if restored else "older")

@@ -168,3 +168,20 @@ def test_what_cannot_be_there_is_named(tmp_path: Path):
     gang.next(3)
     assert gang.seen(0) == {"artifacts/outputs/run": "a file"}
     assert gang.seen(1) == {"artifacts/outputs/run/1/log": "below a folder"}
+
+
+@pytest.mark.parametrize("when", ["before it is listed", "before it is linked"])
+def test_what_its_node_replaces_meanwhile_is_left_for_the_next_attempt(tmp_path: Path, when: str):
+    gang = Gang(tmp_path, 2)
+    gang.write(0, CKPT, "epoch 1")
+    gang.write(0, OLD, "old")
+    gang.begin(2)
+    if when == "before it is listed":
+        gang.write(0, CKPT, "epoch 1, and more")
+    else:
+        gang.states[0].content(hashlib.sha256(b"epoch 1").hexdigest()).unlink()
+    assert gang.give(1) == ["attempt 2 continues with 1 change of node 0: named-outputs/m/old"]
+    assert gang.seen(1) == {OLD: "old"}
+    gang.write(0, CKPT, "epoch 2")
+    gang.next(3)
+    assert gang.seen(1)[CKPT] == "epoch 2"

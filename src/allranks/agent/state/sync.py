@@ -69,6 +69,8 @@ class Sync:
         self._name, self._sends = name, sends
         self._tree, self._client, self._node, self._note = tree, wire, node, note
         self._revision = 0
+        # That before the server added other nodes' files.
+        self._was = 0
         self._head: dict[str, Entry] = {}
         self._synced: dict[str, Synced] = {}
         self._last_scan: dict[str, FileState] = {}
@@ -113,7 +115,7 @@ class Sync:
         for _ in range(1 + state_versions.KEPT):
             before = self._revision
             self._exchange([], same=False)
-            self._yields = self._revision >= before  # else it was restored from a backup
+            self._yields = self._was >= before  # else it was restored from a backup
             scan = self._tree.scan()
             work = self._work(scan, True)
             self._yields = False
@@ -411,6 +413,7 @@ class Sync:
                     "link; or it is a link that leaves its output"
                 )
         self._revision, self.due = answer["revision"], answer["due"]
+        self._was = answer.get("was", self._revision)
         return len(done)
 
     def _base(self, path: str) -> int:

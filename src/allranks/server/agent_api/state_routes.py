@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 
 from starlette.concurrency import run_in_threadpool
@@ -34,8 +35,10 @@ async def sync(store: Store, request: Request) -> Response:
     """Commit a node's changes as one step; answers with the current state."""
     folders, row, state, node = await _context(store, request)
     changes = parse(await request.body(), names=True)
+    turn = folders.turn(row, state) if isinstance(folders, NodeFiles) else nullcontext()
     with readable():
-        answer = await run_in_threadpool(folders.sync, row, state, node, changes)
+        async with turn:
+            answer = await run_in_threadpool(folders.sync, row, state, node, changes)
     # Not JSONResponse: json.dumps escapes names that are not UTF-8 without loss.
     return Response(json.dumps(answer), media_type="application/json")
 

@@ -2,22 +2,25 @@
 placed in the job's record when they are complete.
 
 A node's files are synchronized as its state is. Until the job ends, the server keeps each node's
-latest files by content, so that the next launch of the node finds them; the record has hard links.
+latest files by content, so that the next launch of the node finds them; the record has hard links,
+or copies if nodes on the disk of the home write to it as well. What such nodes wrote is copied.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
+import hashlib
 import logging
 import os
 import secrets
 import shutil
 import stat
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from allranks import folder_trees
 from allranks.core.data import state_manifest
@@ -36,6 +39,7 @@ from allranks.statuses import TERMINAL
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.code_listing import code_files
 from allranks.store.files.state_folders import HEAD, Put, State
+from allranks.store.files.trees import copy_contents
 from allranks.store.jobs.job_rows import JobRow
 from allranks.store.jobs.records import Records
 
@@ -48,6 +52,10 @@ log = logging.getLogger("allranks.files")
 _WRITTEN = "written"
 # Another node's file or folder of that name is in the way.
 _IN_THE_WAY = (errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
+# A rank has replaced or removed a file, or a folder above it, while it was read.
+_REPLACED = (errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.EINVAL, errno.ENXIO)
+# Nodes that get the others' files at once: each takes a thread of those that answer people.
+_TURNS = 4
 
 
 def files_of(job: str) -> str:
@@ -67,7 +75,9 @@ class NodeFiles:
         self._lock = threading.Lock()
         # The attempt in which each node's files last had the others'.
         self._given: dict[Path, int] = {}
+        # Of a job while its attempt begins, and of each of its nodes.
         self._giving = dict[Path, threading.Lock]()
+        self._turns = asyncio.Semaphore(_TURNS)
 
     def allowed(self, row: JobRow, launch: int, node: int) -> State:
         """The files that a node of the job may write. Raises Unauthorized for lost nodes and ended
@@ -86,9 +96,9 @@ class NodeFiles:
         """Give all nodes of a new job the files that its record starts with: nobody knows which
         node wrote which. Raises OSError."""
         self.delete(task.job)
-        for node in range(task.nodes):
-            state = State(self._nodes / files_of(task.job) / str(node))
-            _fill(state, node, record, entries)
+        states = [State(self._nodes / files_of(task.job) / str(n)) for n in range(task.nodes)]
+        for node, state in enumerate(states):
+            entries = _fill(state, node, record, entries, states[0] if node else None)
             others_outputs.take_as_copies(state, node)
 
     def note_start(self, row: JobRow, node: int, own_disk: bool) -> None:
@@ -109,10 +119,20 @@ class NodeFiles:
         return row.plan.task.is_received and any(self._folder(row).glob(f"*/{HEAD}"))
 
     def sync(self, row: JobRow, state: State, node: int, report: Mapping[str, Any]) -> SyncAnswer:
-        """Place a node's changes in the record, then commit them: a server that is killed in
-        between gets them again. Those that another node's file prevents are left out."""
+        """Give a node the others' files, and take its changes. Those that another node's file
+        prevents are left out."""
+        try:
+            return self._sync(row, state, node, report)
+        finally:
+            if self._states.get(state.folder) is not state:
+                self.forget(row)  # it ended meanwhile
+
+    def _sync(self, row: JobRow, state: State, node: int, report: Mapping[str, Any]) -> SyncAnswer:
+        """Place changes in the record, then commit them: a server that is killed in between gets
+        them again."""
         if int(report["attempt"]) != row.record.attempt:
             raise Conflict("another attempt writes the job's files", hint="leave")
+        was = state.revision
         self._give(row, state, node)
         puts = [_put(each, node) for each in report["puts"]]
         for path, _, entry in puts:
@@ -121,8 +141,8 @@ class NodeFiles:
         entries = state.entries()
         placed = list[Put]()
         for put in puts:
-            was = entries.get(put.path)
-            if (was.seq if was else 0) == put.base and self._place(row, state, put, was):
+            old = entries.get(put.path)
+            if (old.seq if old else 0) == put.base and self._place(row, state, put, old):
                 placed.append(put)
         made = state.commit(placed)
         answer: SyncAnswer = {
@@ -130,32 +150,57 @@ class NodeFiles:
             "done": made.done,
             "entries": None,
             "due": False,
+            "was": was,
         }
         if made.before != report["after"]:
             answer["entries"] = state_manifest.pack(made.entries)
         return answer
 
+    def turn(self, row: JobRow, state: State) -> contextlib.AbstractAsyncContextManager[None]:
+        """To await before ``sync`` takes a thread."""
+        return self._turns if self._lacks(row, state) else contextlib.nullcontext()
+
+    def _lacks(self, row: JobRow, state: State) -> bool:
+        """Whether a node does not have the others' outputs of this attempt yet."""
+        is_first = row.record.attempt == 1 or row.plan.task.nodes == 1
+        return not is_first and self._given.get(state.folder) != row.record.attempt
+
     def _give(self, row: JobRow, state: State, node: int) -> None:
         """Give a node the others' outputs, before its ranks start. Raises Conflict if they are too
         large, and OSError."""
-        attempt, task, folder = row.record.attempt, row.plan.task, self._folder(row)
-        if attempt == 1 or task.nodes == 1 or self._given.get(state.folder) == attempt:
+        if not self._lacks(row, state):
             return
-        with self._lock:
-            giving = self._giving.setdefault(folder, threading.Lock())
-        with giving:
+        attempt, task, folder = row.record.attempt, row.plan.task, self._folder(row)
+        notes = list[str]()
+        if row.record.went_at is None:
             states = {n: self._state(row, str(n)) for n in range(task.nodes)}
             if self._written(row).exists():
                 states[HOME] = self._state(row, "home")
-            if others_outputs.begun(folder) != attempt:
-                removed = self._take_home(row, states) if HOME in states else set[str]()
-                code = code_files(self._blobs, task.code)
-                others_outputs.begin(folder, states, attempt, code, removed)
-            notes = others_outputs.give(folder, states, node, self._limit, _link)
-            self._given[state.folder] = attempt
+            with self._alone(folder):
+                if others_outputs.begun(folder) < attempt:
+                    removed = self._take_home(row, states) if HOME in states else set[str]()
+                    code = code_files(self._blobs, task.code)
+                    with self._alone(*(other.folder for other in states.values())):
+                        others_outputs.begin(folder, states, attempt, code, removed)
+            with self._alone(state.folder):
+                notes = others_outputs.give(folder, states, node, self._limit, _link)
+        else:  # perhaps its ranks were started under an earlier version
+            others_outputs.take_as_copies(state, node, attempt)
+        with self._lock:
+            if self._states.get(state.folder) is state:
+                self._given[state.folder] = attempt
         for message in notes:
             data = {"about": "files", "message": message}
             self._records.append(row.name, [row.event(Kind.NOTE, node=node, data=data)])
+
+    @contextlib.contextmanager
+    def _alone(self, *folders: Path) -> Iterator[None]:
+        with self._lock:
+            locks = [self._giving.setdefault(path, threading.Lock()) for path in folders]
+        with contextlib.ExitStack() as stack:
+            for lock in locks:
+                stack.enter_context(lock)
+            yield
 
     def _take_home(self, row: JobRow, states: Mapping[int, State]) -> set[str]:
         """Take what nodes on the disk of the home have written to the record, as if a node had sent
@@ -196,6 +241,7 @@ class NodeFiles:
             for each in [each for each in self._states if each.parent == folder]:
                 del self._states[each]
                 self._given.pop(each, None)
+                self._giving.pop(each, None)
             self._giving.pop(folder, None)
         self.delete(row.name)
 
@@ -222,7 +268,7 @@ class NodeFiles:
                 if put.entry is None or (was is not None and was.what != put.entry.what):
                     _remove(above, name, was, state)
                 if put.entry is not None:
-                    _put_there(above, name, put.entry, state)
+                    _put_there(above, name, put.entry, state, self._written(row).exists())
             finally:
                 os.close(above)
         except FileNotFoundError:
@@ -235,29 +281,47 @@ class NodeFiles:
         return True
 
 
-def _fill(state: State, node: int, record: Path, entries: Entries) -> None:
-    """Give a node files that are in the record. Raises OSError."""
-    before = state.entries()
-    puts = list[Put]()
+def _fill(
+    state: State, node: int, record: Path, entries: Entries, first: State | None = None
+) -> Entries:
+    """Give a node files of the record, which the ``first`` may have already. Return those that did
+    not change meanwhile. Raises OSError."""
+    before, same = state.entries(), dict[str, Entry]()
     for within, entry in entries.items():
-        if entry.what == "file":
-            _link(record / within, state.content(entry.sha256), entry)
-        path = f"{own(node)}/{within}"
-        puts.append(Put(path, before[path].seq if path in before else 0, entry))
-    state.commit(puts)
+        content = state.content(entry.sha256) if entry.what == "file" else None
+        if content is not None and first is not None:
+            _link(first.content(entry.sha256), content, entry)
+        elif content is not None and not content.exists():
+            try:
+                with folder_trees.open_file(record / within, below=record) as file:
+                    _copy(file, content, entry)
+            except OSError as error:
+                if error.errno not in _REPLACED:
+                    raise
+                continue
+        same[within] = entry
+    paths = {f"{own(node)}/{within}": entry for within, entry in same.items()}
+    state.commit([Put(p, before[p].seq if p in before else 0, e) for p, e in paths.items()])
+    return same
 
 
 def files_in(
     record: Path, only: Callable[[str, os.stat_result], bool] = lambda path, status: True
 ) -> dict[str, Entry]:
-    """The files in a record that a node may have, or ``only`` some. Raises OSError."""
+    """The files in a record that a node may have, or ``only`` some, without those that ranks
+    replace meanwhile. Raises OSError."""
     entries = dict[str, Entry]()
     for above, folders, files in folder_trees.walk(record):
         for place in (Path(above, name) for name in sorted(folders + files)):
             path = str(place.relative_to(record))
-            if not may_write(path, 0) or not only(path, status := place.lstat()):
+            try:
+                if not may_write(path, 0) or not only(path, status := place.lstat()):
+                    continue
+                entry = entry_of(place, status, record)
+            except OSError as error:
+                if error.errno not in _REPLACED:
+                    raise
                 continue
-            entry = entry_of(place, status)
             if entry is None:
                 continue
             if entry.what != "link" or stays_inside(f"{own(0)}/{path}", entry.target):
@@ -280,7 +344,8 @@ def _within(path: str) -> str:
     return path.partition("/")[2]
 
 
-def _put_there(above: int, name: str, entry: Entry, state: State) -> None:
+def _put_there(above: int, name: str, entry: Entry, state: State, written: bool) -> None:
+    """``written``: others may write to the file in place."""
     if entry.what == "folder":
         try:
             os.mkdir(name, dir_fd=above)
@@ -295,7 +360,7 @@ def _put_there(above: int, name: str, entry: Entry, state: State) -> None:
         if entry.what == "link":
             beside.symlink_to(entry.target)
         else:
-            _link(state.content(entry.sha256), beside, entry)
+            _link(state.content(entry.sha256), beside, entry, written)
         try:
             os.rename(beside, name, dst_dir_fd=above)
         except OSError as error:
@@ -309,22 +374,42 @@ def _put_there(above: int, name: str, entry: Entry, state: State) -> None:
         beside.unlink(missing_ok=True)
 
 
-def _link(content: Path, target: Path, entry: Entry) -> None:
+def _link(content: Path, target: Path, entry: Entry, copied: bool = False) -> None:
     """Link a content, or copy it where that is not possible, or where a file of another mode or
-    time has that content: links share them. To a content that is there already, do nothing."""
+    time has that content: links share them. To a content that is there already, do nothing. Raises
+    OSError: FileNotFoundError also for a damaged one."""
     if target.exists():
         return
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     mode, now = entry.mode & 0o777 | 0o600, content.stat()
     same = (stat.S_IMODE(now.st_mode), now.st_mtime_ns) == (mode, entry.mtime_ns)
     try:
-        if now.st_nlink > 1 and not same:
+        if copied or (now.st_nlink > 1 and not same):
             raise OSError(errno.EMLINK, os.strerror(errno.EMLINK))
         os.link(content, target)
     except OSError:  # see above; or too many links to it, or a file system without links
-        shutil.copyfile(content, target)
+        with content.open("rb") as file:
+            _copy(file, target, entry)
+        return
     target.chmod(mode)
     os.utime(target, ns=(entry.mtime_ns, entry.mtime_ns))
+
+
+def _copy(file: BinaryIO, target: Path, entry: Entry) -> None:
+    """Copy an entry's content. Raises OSError: FileNotFoundError if it is another one."""
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    beside = target.with_name(f".{secrets.token_hex(8)}.part")
+    try:
+        with beside.open("x+b") as copy:
+            copy_contents(file, copy, entry.size)
+            copy.seek(0)
+            if hashlib.file_digest(copy, "sha256").hexdigest() != entry.sha256:
+                raise FileNotFoundError(errno.ENOENT, "not the content", str(target))
+        beside.chmod(entry.mode & 0o777 | 0o600)
+        os.utime(beside, ns=(entry.mtime_ns, entry.mtime_ns))
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _remove(above: int, name: str, was: Entry | None, state: State) -> None:

@@ -29,6 +29,7 @@ _CHANGES, _COPIES = "changes", "copies"
 # The nodes that write to the disk of the home count as one.
 HOME = -1
 
+# Raises FileNotFoundError if the node has replaced the content meanwhile.
 Link = Callable[[Path, Path, Entry], None]
 
 
@@ -84,21 +85,25 @@ def give(folder: Path, states: Mapping[int, State], node: int, limit: int, link:
             "ALLRANKS_WORK_LIMIT of the server",
         )
     sources = {other: states[other].entries() for other in {*merge.from_node.values()}}
-    puts = list[Put]()
+    puts, late = list[Put](), set[str]()
     for path in sorted(lacking, key=lambda path: (plan[path].what != GONE, path)):
         other = merge.from_node[path]
         entry = sources[other].get(f"{own(other)}/{path}")
-        if (entry is None) != (plan[path].what == GONE):
-            continue  # a node that cannot begin has sent something
-        if entry is not None and entry.what == "file":
-            link(states[other].content(entry.sha256), state.content(entry.sha256), entry)
+        try:
+            if not _is_there(plan[path], entry):
+                raise FileNotFoundError(path)  # a node that cannot begin has sent something
+            if entry is not None and entry.what == "file":
+                link(states[other].content(entry.sha256), state.content(entry.sha256), entry)
+        except FileNotFoundError:
+            late.add(path)
+            continue
         puts.append(Put(f"{own(node)}/{path}", before[path].seq if path in before else 0, entry))
     state.commit(puts)
     after = entries_of(state, node)
     copies = {path: change for path, change in plan.items() if _is_there(change, after.get(path))}
     mine = changes[node].without(copies).keeping(merge.apart)
     _keep(state, mine._replace(attempt=attempt), copies)
-    return _sentences(attempt, merge, copies, plan.keys() - copies.keys())
+    return _sentences(attempt, merge, copies, plan.keys() - copies.keys() - late)
 
 
 def _sentences(
@@ -112,10 +117,12 @@ def _sentences(
     return texts + ([working_set.in_the_way_sentence(missing)] if missing else [])
 
 
-def take_as_copies(state: State, node: int) -> None:
-    """Let what a node has count as no change of its own. Raises OSError."""
-    entries = entries_of(state, node)
-    _keep(state, NodeChanges(), {path: _change(entry) for path, entry in entries.items()})
+def take_as_copies(state: State, node: int, attempt: int = 1) -> None:
+    """Let what a node has in that attempt count as no change of its own, unless it is written down
+    what is. Raises OSError."""
+    if not (state.folder / _COPIES).exists():
+        copies = {path: _change(entry) for path, entry in entries_of(state, node).items()}
+        _keep(state, NodeChanges(attempt=attempt), copies)
 
 
 def _keep(state: State, changes: NodeChanges, copies: Mapping[str, Change]) -> None:

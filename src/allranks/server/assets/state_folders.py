@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from allranks import folder_trees
 from allranks.core.data import state_manifest, state_versions
 from allranks.core.data.state_manifest import Entries, Entry
 from allranks.core.data.state_versions import Quiet
@@ -312,16 +313,18 @@ def put_of(report: Mapping[str, Any], node: int) -> Put:
     return Put(path, int(report["base"]), entry)
 
 
-def entry_of(path: Path, status: os.stat_result) -> Entry | None:
-    """What lies at a path of the server's disk; None for pipes and the like. Raises OSError."""
+def entry_of(path: Path, status: os.stat_result, below: Path) -> Entry | None:
+    """What lies at a path of the server's disk, in a folder that a job can write to; None for pipes
+    and the like. Raises OSError."""
     if stat.S_ISDIR(status.st_mode):
         return Entry("folder")
     if stat.S_ISLNK(status.st_mode):
         return Entry("link", mtime_ns=status.st_mtime_ns, target=os.readlink(path))
     if not stat.S_ISREG(status.st_mode):
         return None
-    with path.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    with folder_trees.open_file(path, below=below) as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+        status = os.fstat(file.fileno())
     mode = stat.S_IMODE(status.st_mode) & 0o777
     return Entry("file", sha256, status.st_size, status.st_mtime_ns, mode)
 

@@ -502,7 +502,7 @@ def _walk(root: Path, left_out: list[str] | None = None) -> Iterator[tuple[str, 
 
 def _entries(root: Path, was: str) -> dict[str, Entry]:
     """The entries of a folder that was taken; its agent had it as ``was``. Raises OSError."""
-    made = ((path, entry_of(root / path, status)) for path, status in _walk(root))
+    made = ((path, entry_of(root / path, status, root)) for path, status in _walk(root))
     return {
         path: entry._replace(target=_within(path, entry.target, was)) if entry.target else entry
         for path, entry in made
