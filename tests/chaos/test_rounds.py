@@ -374,7 +374,7 @@ def numbered_once(events: list[Any]) -> None:
     assert (kinds["created"], kinds["finished"]) == (1, 1)
     assert (
         kinds["submitted"] == kinds["relaunched"] + 1 or kinds["submitted"] == kinds["relaunched"]
-    )
+    ), "\n".join(map(str, events))
     starts = Counter((e["attempt"], e["node"]) for e in events if e["kind"] == "started")
     assert not starts or max(starts.values()) == 1
 

@@ -62,8 +62,7 @@ class Attempt:
     ) -> None:
         self._stage, self._inbox, self._clocks = stage, inbox, clocks
         self._node_end = end
-        held = stage.task.on_failure is not None
-        self._hold = Hold(stage.folder) if held else None
+        self._hold: Hold | None = None
         # Called before the processes of a held attempt are stopped, and when it is held no more.
         self.before_stopping: Callable[[], None] = lambda: None
         self.when_released: Callable[[], None] = lambda: None
@@ -140,6 +139,8 @@ class Attempt:
 
     def _run(self, begun: Callable[[Mapping[int, Path]], None]) -> _End:
         try:
+            if self._stage.task.on_failure is not None:
+                self._hold = Hold(self._stage.folder)
             self._ranks = start_ranks.start(self._stage, self._running)
         except (AllranksError, OSError, ValueError) as error:
             self._stop(Reason.PEER_FAILED)
