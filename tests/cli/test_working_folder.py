@@ -199,11 +199,15 @@ def test_above_the_bound_a_job_never_goes_on_with_a_part(
     assert "--fresh-work" in done.stderr
 
 
-# Rank 0 alone writes the checkpoint that all read, as on a shared disk.
-ONE_WRITES = """\
+def one_writes(met: Path) -> str:
+    """Rank 0 alone writes the checkpoint that all read, as on a shared disk, once rank 1 has told
+    in the folder ``met`` that it has read the last one."""
+    here = f"'{met}'/$ALLRANKS_JOB.$ALLRANKS_ATTEMPT"
+    return f"""\
 echo "rank $RANK at $(cat check/last 2>/dev/null) of $(cat own)" >&2; echo $RANK > own
-if [ $RANK = 1 ]; then sleep 600; fi
-mkdir -p check; echo ${ALLRANKS_JOB}.$ALLRANKS_ATTEMPT > check/last; rm -f check/old-*
+if [ $RANK = 1 ]; then touch {here}; sleep 600; fi
+until [ -e {here} ]; do sleep 0.05; done
+mkdir -p check; echo ${{ALLRANKS_JOB}}.$ALLRANKS_ATTEMPT > check/last; rm -f check/old-*
 touch check/old-$ALLRANKS_ATTEMPT; ln -sfn last check/link
 """
 
@@ -217,9 +221,8 @@ def test_a_file_that_one_node_made_is_there_for_all(
             line for line in printed(allranks, name, attempt).splitlines() if "at" in line
         )
 
-    (code / "train.sh").write_text(ONE_WRITES + "until ls *.go; do sleep 0.1; done; exit 3\n")
+    (code / "train.sh").write_text(one_writes(home.parent) + "exit 3\n")
     (code / "own").write_text("code")
-    (code / "1.go").touch()
     words = ("-n", 2, "--max-attempts", 3, "--", "bash", "train.sh")
     allranks("run", "--name", "j", *words)
     assert said("j", 1) == ["rank 0 at  of code", "rank 1 at  of code"]
@@ -243,7 +246,9 @@ def test_a_file_that_one_lost_node_made_is_there_for_all(
     allranks: Allranks, code: Path, home: Path
 ) -> None:
     allranks("server", "start", env={"ALLRANKS_LOOK": "0.1"})
-    (code / "train.sh").write_text(ONE_WRITES + "[ $ALLRANKS_ATTEMPT != 1 ] || sleep 600; exit 3\n")
+    (code / "train.sh").write_text(
+        one_writes(home.parent) + "[ $ALLRANKS_ATTEMPT != 1 ] || sleep 600; exit 3\n"
+    )
     (code / "own").write_text("code")
     words = ("-n", 2, "--max-attempts", 2, "--detach", "--", "bash", "train.sh")
     allranks("run", "--name", "j", *words)
