@@ -14,8 +14,8 @@ _STOP_TIMEOUT = 3.0
 
 
 class Worker:
-    """A chore of the server: its ``look`` is called from ``start`` until ``stop``. All methods but
-    ``look`` and ``finish`` are thread-safe.
+    """A chore of the server: a subclass's ``look``, called from ``start`` until ``stop``. ``wake``
+    and ``end`` may be called from any thread.
 
     ``first``: the seconds until the first look, None to wait to be woken. ``retry``: the seconds of
     rest after a look that failed: nothing that a job does may end the server, and a full disk or a
