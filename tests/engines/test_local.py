@@ -208,6 +208,18 @@ def test_an_agent_that_cannot_be_started_is_tried_again_all_or_none(engine, tmp_
     assert seen(engine, nowhere).state is GangState.UP
 
 
+def test_a_gang_waits_while_the_disk_cannot_take_its_folders(engine, tmp_path):
+    """Not one that was started and whose agents have ended: that would be a lost node."""
+    nodes = tmp_path / "nodes"
+    nodes.touch()  # nobody, not even root, makes a folder below it
+    waiting = gang("waiting", nodes=2)
+    engine.submit(waiting)
+    assert seen(engine, waiting).state is GangState.QUEUED
+    assert seen(engine, waiting).why == "an agent could not be started: Not a directory"
+    nodes.unlink()
+    assert seen(engine, waiting).state is GangState.UP
+
+
 def test_two_homes_may_have_a_job_of_the_same_name(engine, tmp_path):
     other = LocalEngine(tmp_path / "other" / "engine", tmp_path / "other" / "nodes", MACHINE)
     same = gang("same")

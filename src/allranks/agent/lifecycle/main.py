@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import select
@@ -598,7 +599,8 @@ def run() -> int:
     # Sent when a rank opens a watched file. Ranks would inherit SIG_IGN, but not a handler.
     signal.signal(signal.SIGIO, lambda *_: None)
     signal.signal(signal.SIGXCPU, lambda *_: inbox.take(Reason.TIME_LIMIT))
-    where.folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):  # preparing the first attempt says why it cannot
+        where.folder.mkdir(parents=True, exist_ok=True)
     outbox = Outbox(where.folder, where.launch, where.node)
     server = ServerAddress(where.url, where.token, where.fingerprint)
     link = Link(server, where.node, outbox, inbox)

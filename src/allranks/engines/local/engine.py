@@ -7,6 +7,7 @@ the locks, so it depends neither on who the agent's parent is nor on reused proc
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -28,7 +29,7 @@ from allranks.engines.local.end_gang import end_gang
 from allranks.engines.local.fork_server import ForkServer
 from allranks.engines.local.queue import Entry, turns
 from allranks.engines.options import Option, Type
-from allranks.errors import EngineError, Refused
+from allranks.errors import Refused
 from allranks.settings import Home
 from allranks.statuses import GangState
 
@@ -266,20 +267,22 @@ class LocalEngine:
         gang.gpus = gpus
         # Saved before the first agent runs: if the server dies here, the next one finds a started
         # gang and starts the agents that have no lock file yet.
-        self._save(gang)
         try:
+            self._save(gang)
             self._start_agents(gang)
             gang.trouble = ""
-        except EngineError as error:
-            self._undo_start(gang, error)
+        except OSError as error:
+            self._undo_start(gang, f"an agent could not be started: {error.strerror}")
 
-    def _undo_start(self, gang: _Gang, error: EngineError) -> None:
+    def _undo_start(self, gang: _Gang, trouble: str) -> None:
         """All or none: end the agents that did start, and queue the gang for the next try."""
         end_gang(self.mark(gang.gang.key), gang.folder)
         for node in range(gang.gang.nodes):
             (gang.folder / f"node-{node}.lock").unlink(missing_ok=True)
-        gang.gpus, gang.pids, gang.trouble = None, [], error.message
-        self._save(gang)
+        gang.gpus, gang.pids, gang.trouble = None, [], trouble
+        # On a full disk it stays saved as started: then the next server starts its agents.
+        with contextlib.suppress(OSError):
+            self._save(gang)
 
     def _start_agents(self, gang: _Gang) -> None:
         count = gang.gang.gpus
@@ -318,10 +321,6 @@ class LocalEngine:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             held.append(os.open(gang.folder / f"node-{node}.log", flags, 0o600))
             gang.pids.append(self._start_process(gang.gang.argv, str(folder), env, *held))
-        except OSError as error:
-            hint = "the server tries it again; it needs free processes, memory and disk"
-            message = f"an agent could not be started: {error.strerror}"
-            raise EngineError(message, hint=hint) from error
         finally:
             for file in held:
                 os.close(file)
