@@ -14,9 +14,10 @@ from allranks.core.plan import Gang, InputTask, Plan, Rules, Task
 from allranks.engines.base import Kind, Target
 from allranks.engines.fake import FakeEngine
 from allranks.http_limits.connection_limit import Listener
+from allranks.http_limits.server import config
 from allranks.server.app import create_app
 from allranks.server.auth.identity import Auth
-from allranks.server.http.agents_listener import AgentsListener, config
+from allranks.server.http.agents_listener import AgentsListener
 from allranks.settings import Clocks, Home, make
 from allranks.store.database import open_database
 from allranks.store.jobs.records import Records
@@ -48,7 +49,7 @@ def main(root: str, door: str, gangs: list[int], data: str = "") -> None:
     print(json.dumps({"port": listening.getsockname()[1], "tokens": tokens}), flush=True)
     listener = AgentsListener(home, app, lambda: None)
     certificate = str(listener.certificate()) if door == "tls" else None
-    uvicorn.Server(config(app, certificate, lifespan=True)).run(sockets=[listening])
+    uvicorn.Server(config(app, certificate=certificate, lifespan=True)).run(sockets=[listening])
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ OURS = [
     *("core.diagnosis.explain", "core.schedule", "core.insights", "server.jobs.explain"),
     *("server.jobs.failure", "server.api.openapi", "sdk", "cli", "agent.monitoring"),
 ]
-START = "import allranks.server.__main__, allranks.server.app, allranks.server.http.sleeping_server"
+START = "import allranks.server.__main__, allranks.server.app, allranks.http_limits.server"
 
 
 def imported(code: str) -> set[str]:

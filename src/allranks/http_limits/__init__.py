@@ -1,1 +1,1 @@
-"""Limits on what unauthenticated clients of our HTTP listeners may hold."""
+"""All our HTTP listeners (`server`), and limits on what their unauthenticated clients may hold."""

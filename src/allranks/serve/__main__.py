@@ -20,14 +20,13 @@ import socket
 import sys
 from pathlib import Path
 
-import uvicorn
-
 from allranks import file_locks
 from allranks.http_limits.connection_limit import MOST, raise_file_limit
+from allranks.http_limits.server import SleepingServer
 from allranks.serve.access_log import AccessLog
 from allranks.serve.front import Front
 from allranks.serve.probes import probe_all
-from allranks.serve.protocol import Bounded
+from allranks.serve.protocol import config
 from allranks.serve.router import Router
 from allranks.serve.table import FORMAT, load
 
@@ -37,24 +36,14 @@ _LONGEST, _GRACE = 1 << 26, 30
 
 async def serve(folder: Path, listener: socket.socket) -> None:
     router = Router(folder / "sockets", AccessLog(folder / "access.log"))
-    config = uvicorn.Config(
-        router,
-        http=Bounded,
-        proxy_headers=False,
-        log_level="warning",
-        access_log=False,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=_GRACE,
-        lifespan="off",
-    )
     front = Front(router, _GRACE, lambda: _write_address(listener, front))
 
-    class Server(uvicorn.Server):
+    class Server(SleepingServer):
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             """Both listeners close at once, and drain together."""
             await asyncio.gather(super().shutdown(sockets), front.close())
 
-    server = Server(config)
+    server = Server(config(router, _GRACE))
 
     async def control(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One line with the table, or `stop`; the answer is the state."""

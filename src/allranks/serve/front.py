@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import uvicorn
-
 from allranks.http_limits.connection_limit import MOST, Listener
-from allranks.serve.protocol import Bounded
+from allranks.http_limits.server import SecondServer
+from allranks.serve.protocol import config
 from allranks.serve.router import IS_PUBLIC, Router
 
-log = logging.getLogger("uvicorn.error")
+log = logging.getLogger("allranks.front")
 
 # Seconds between two tries to listen, and that the server waits for the first one.
 _RETRY, _SOON = 10.0, 1.0
-
-
-class _Server(uvicorn.Server):
-    """One beside the router's own in this process."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Capture none: that one does."""
-        yield
 
 
 class Front:
@@ -38,7 +27,7 @@ class Front:
         self._router, self._grace, self._changed = router, grace, changed
         self._order: Any = None
         self._opening: asyncio.Task[None] | None = None
-        self._server: _Server | None = None
+        self._server: SecondServer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.port: int | None = None
 
@@ -61,9 +50,7 @@ class Front:
         if self._opening is not None:
             self._opening.cancel()
         if self._server is not None:
-            for listener in getattr(self._server, "servers", ()):  # none before it has started
-                listener.close()
-            self._server.should_exit = True
+            self._server.leave()
             self._server = None
 
     async def _try_to_open(self, host: str, port: int, certificate: str) -> None:
@@ -83,27 +70,13 @@ class Front:
         await self._router({**scope, IS_PUBLIC: True}, receive, send)
 
     async def _open(self, host: str, port: int, certificate: str) -> None:
-        config = uvicorn.Config(
-            self._app,
-            loop="asyncio",  # uvloop accepts connections without calling Listener.accept
-            http=Bounded,
-            proxy_headers=False,
-            interface="asgi3",  # uvicorn takes a bound method for ASGI 2
-            ssl_certfile=certificate,
-            log_config=None,
-            access_log=False,
-            limit_concurrency=MOST,
-            timeout_keep_alive=75,
-            timeout_graceful_shutdown=self._grace,
-            lifespan="off",
-        )
-        config.load()
+        options = config(self._app, self._grace, certificate=certificate, most=MOST)
         loop = asyncio.get_running_loop()
         addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         family, *_, address = addresses[0]
         listener = Listener(family, address[:2])
         self.port = port
-        self._server = _Server(config)
+        self._server = SecondServer(options)
         task = asyncio.create_task(self._server.serve([listener]))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -4,11 +4,13 @@ at once."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
+from allranks.http_limits import server
 from allranks.http_limits.header_limits import Patient
 
 # Bytes of a piece that are not joined with what follows.
@@ -84,6 +86,11 @@ class Bounded(Patient):
         else:
             call_again = self.timeout_keep_alive_handler
             self.timeout_keep_alive_task = self.loop.call_at(until, call_again)
+
+
+def config(app: Callable[..., Any], grace: int, **more: Any) -> uvicorn.Config:
+    """The configuration of each of the router's listeners."""
+    return server.config(app, http=Bounded, keep_alive=75, grace=grace, proxied=False, **more)
 
 
 def send_whole(

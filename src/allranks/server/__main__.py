@@ -100,9 +100,8 @@ def _serve(home: Home, port: int | None, ready_fd: int | None, held: ServerLock 
     Auth(home)  # creates the token before the server can be found
     _write(home, number, url)
 
+    from allranks.http_limits.server import SleepingServer, config  # lazy: imports uvicorn
     from allranks.server.app import create_app  # lazy: see above
-    from allranks.server.http.agents_listener import config  # lazy: imports uvicorn
-    from allranks.server.http.sleeping_server import SleepingServer  # lazy: imports uvicorn
 
     failures: list[Exception] = []
     app = create_app(home, settings.clocks(), url, failed=failures.append)

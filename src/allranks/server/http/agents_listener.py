@@ -8,7 +8,6 @@ own; agents get its fingerprint and accept no other.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import datetime
 import hashlib
 import json
@@ -17,16 +16,13 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-
 from allranks.errors import AllranksError, ServerError
 from allranks.http_limits.connection_limit import MOST, Listener, raise_file_limit
-from allranks.http_limits.header_limits import Patient
-from allranks.server.http.sleeping_server import SleepingServer
+from allranks.http_limits.server import SecondServer, config
 from allranks.settings import Home
 
 log = logging.getLogger("allranks.agents_listener")
@@ -52,7 +48,7 @@ class AgentsListener:
     def __init__(self, home: Home, app: App, opened: Callable[[], None]) -> None:
         self._home, self._app, self._opened = home, app, opened
         # By the address that each is bound to.
-        self._open: dict[str, tuple[Server, asyncio.Task[None]]] = {}
+        self._open: dict[str, tuple[SecondServer, asyncio.Task[None]]] = {}
         self._opening = asyncio.Lock()
         self._making = threading.Lock()
         # Addresses that it should listen on but cannot, with the reason.
@@ -82,15 +78,14 @@ class AgentsListener:
         are, nor the other way round."""
         if self._is_open(bound) or (":" not in bound and self._is_open(_ALL)):
             return
-        made = self._config()
-        covered = [each for each in self._open if bound == _ALL and ":" not in each]
+        server = self._server()
+        covered = [address for address in self._open if bound == _ALL and ":" not in address]
         await self._close(covered)
         try:
             listening = self._listen(bound)
         except ServerError:  # they are opened again with the next attempts
             self.trouble.update(dict.fromkeys(covered, "not open yet"))
             raise
-        server = Server(made)
         self._open[bound] = (server, asyncio.create_task(server.serve(sockets=[listening])))
 
     def _is_open(self, bound: str) -> bool:
@@ -119,9 +114,9 @@ class AgentsListener:
     async def close(self) -> None:
         await self._close(self._open)
 
-    def _config(self) -> uvicorn.Config:
+    def _server(self) -> SecondServer:
         try:
-            return config(self._app, str(self.certificate()), MOST)
+            return SecondServer(config(self._app, certificate=str(self.certificate()), most=MOST))
         except (OSError, ValueError) as error:
             raise ServerError(
                 f"cannot use the home's certificate: {error}",
@@ -167,35 +162,6 @@ def free_port() -> int:
     (number,) = ports.numbers(held)
     ports.release(held)
     return number
-
-
-def config(
-    app: App, certificate: str | None = None, most: int | None = None, lifespan: bool = False
-) -> uvicorn.Config:
-    """The uvicorn configuration of a listener with at most ``most`` concurrent connections. Raises
-    OSError or ValueError for an invalid certificate."""
-    made = uvicorn.Config(
-        app,
-        http=Patient,
-        loop="asyncio",  # uvloop accepts connections without calling Listener.accept
-        ssl_certfile=certificate,
-        log_config=None,
-        access_log=False,
-        lifespan="on" if lifespan else "off",
-        limit_concurrency=most,
-        timeout_graceful_shutdown=1,
-    )
-    made.load()
-    return made
-
-
-class Server(SleepingServer):
-    """A server beside the home's own in one process."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Capture none: the home's own server stops this one."""
-        yield
 
 
 def write(file: Path, content: bytes) -> None:

@@ -14,11 +14,10 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import uvicorn
-
 from allranks.errors import AllranksError, UsageError
 from allranks.http_limits.connection_limit import Listener
-from allranks.server.http.agents_listener import AgentsListener, Server, config, write
+from allranks.http_limits.server import SecondServer, config
+from allranks.server.http.agents_listener import AgentsListener, write
 from allranks.server.http.host_header_check import HostNames
 from allranks.settings import Home
 
@@ -50,7 +49,7 @@ class PublicListener:
 
     def __init__(self, home: Home, agents_listener: AgentsListener, names: HostNames) -> None:
         self._home, self._agents_listener, self._names = home, agents_listener, names
-        self._serving: tuple[uvicorn.Server, asyncio.Task[None], socket.socket] | None = None
+        self._serving: tuple[SecondServer, asyncio.Task[None], socket.socket] | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self.app: App | None = None
 
@@ -66,10 +65,9 @@ class PublicListener:
     async def open(self, where: PublicAddress) -> PublicEndpoint:
         """Listen on the address instead of the current one; returns `endpoint`. Raises UsageError,
         and then nothing has changed."""
-        made = self._config(where)
+        server = self._server(where)
         listening = await self._move(where)
         self._names.more.add(where.host.lower())
-        server = Server(made)
         task = asyncio.create_task(server.serve(sockets=[listening]))
         self._serving = (server, task, listening)
         save(self._home, where)
@@ -97,10 +95,8 @@ class PublicListener:
         if self._serving is not None:
             server, task, listening = self._serving
             self._serving = None
-            for each in getattr(server, "servers", ()):  # none before it has started
-                each.close()
+            server.leave()
             listening.close()
-            server.should_exit = True
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
         if for_good:
@@ -115,11 +111,12 @@ class PublicListener:
         """The fingerprint of the home's self-signed certificate; empty if it is not used."""
         return self._agents_listener.fingerprint if where.tls and not where.certificate else ""
 
-    def _config(self, where: PublicAddress) -> uvicorn.Config:
+    def _server(self, where: PublicAddress) -> SecondServer:
         assert self.app is not None
         certificate = where.certificate or str(self._agents_listener.certificate())
         try:
-            return config(self.app, certificate if where.tls else None, _MOST)
+            shown = certificate if where.tls else None
+            return SecondServer(config(self.app, certificate=shown, most=_MOST))
         except (OSError, ValueError) as error:
             raise UsageError(
                 f"cannot use the certificate: {error}",

@@ -5,8 +5,8 @@ import threading
 import pytest
 import uvicorn
 
-from allranks.server.http import sleeping_server
-from allranks.server.http.sleeping_server import SleepingServer
+from allranks.http_limits import server as limits
+from allranks.http_limits.server import SleepingServer
 from tests.support import until
 
 
@@ -15,7 +15,7 @@ async def app(scope, receive, send) -> None: ...
 
 @pytest.mark.parametrize("before", [True, False])
 def test_it_leaves_at_once(monkeypatch, before: bool) -> None:
-    monkeypatch.setattr(sleeping_server, "_TICK", 600.0)
+    monkeypatch.setattr(limits, "_TICK", 600.0)
     server = SleepingServer(uvicorn.Config(app, port=0, lifespan="off", log_config=None))
     server.should_exit = before
     thread = threading.Thread(target=server.run, daemon=True)
