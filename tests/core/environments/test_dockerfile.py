@@ -14,7 +14,7 @@ ENV OLD style of one
 LABEL maintainer="me"
 WORKDIR /app
 COPY requirements/train.txt /tmp/requirements.txt
-COPY ["setup files", "/app/"]
+COPY "setup files" /app/
 RUN apt-get update && apt-get clean && rm -rf /var/lib/apt/lists/*
 RUN pip install --no-cache-dir -U pip setuptools wheel && \\
     # a comment within
@@ -38,6 +38,7 @@ def test_a_dockerfile_of_packages():
             "dependencies": [],
             "variables": {"DATA_DIR": "/data", "NAME": "two words", "OLD": "style of one"},
         },
+        "left_out": ["ARG", "LABEL", "CMD"],
     }
 
 
@@ -60,7 +61,7 @@ def test_conda():
         ("WORKDIR app\nWORKDIR sub\nCOPY . .", "/app/sub/x/r.txt", "x/r.txt"),
         ("COPY docker /build", "/build/r.txt", "docker/r.txt"),
         ("COPY a /x/\nCOPY b /x/y/", "/x/y/b", "b"),
-        ("ADD . /", "/r.txt", "r.txt"),
+        ("COPY . /", "/r.txt", "r.txt"),
     ],
 )
 def test_files_that_were_copied(copies: str, named: str, file: str):
@@ -79,17 +80,20 @@ def test_nothing_is_installed():
     [
         ("FROM a\nRUN apt-get install -y \\\n  ffmpeg", 2, "no counterpart"),
         ("FROM a\n\nRUN pip install x && make", 3, "no counterpart"),
-        ("FROM a\nRUN pip install .", 2, "installs a folder"),
+        ("FROM a\nRUN pip install .", 2, "installs ., which is no package"),
         ("FROM a\nRUN pip install --target /x y", 2, "--target"),
         ("FROM a\nFROM b", 2, "another stage"),
         ("FROM ${BASE}", 1, "names no image"),
-        ("FROM a\nCOPY --from=b /x /y", 2, "elsewhere"),
-        ("FROM a\nADD https://x.example/y /y", 2, "elsewhere"),
-        ("FROM a\nRUN <<END\npip install x\nEND", 2, "here-document"),
+        ("FROM a\nRUN pip install x==$VERSION", 2, "installs x==$VERSION, which"),
+        ("FROM a\nCOPY --from=b /x /y", 2, "names no files of the build context"),
+        ("FROM a\nADD https://x.example/y /y", 2, "no counterpart"),
+        ('FROM a\nSHELL ["/bin/sh", "-c"]', 2, "no counterpart"),
+        ("FROM a\nRUN <<END\npip install x\nEND", 2, "no counterpart"),
         ("FROM a\nCOPY", 2, "names no files"),
-        ('FROM a\nCOPY ["a"', 2, "cannot be read"),
+        ('FROM a\nCOPY ["a", "b"]', 2, "names no files"),
+        ('FROM a\nCOPY "a', 2, "cannot be read"),
         ("FROM a\nRUN pip install 'x", 2, "cannot be read"),
-        ("FROM a\nNONSENSE x", 2, "not understood"),
+        ("FROM a\nNONSENSE x", 2, "no counterpart"),
         ("# nothing", 1, "no FROM"),
         ("", 1, "no FROM"),
     ],

@@ -93,10 +93,12 @@ def test_packages_on_an_image_are_both_where_containers_run():
 
 
 def test_a_dockerfile_without_containers_may_build_what_its_environment_may():
-    build = {"path": ".", "without_containers": {"image": "python:3.12", "pip": ["old==1"]}}
+    inside = {"image": "python:3.12", "pip": ["old==1"], "left_out": ["CMD", "USER"]}
+    build = {"path": ".", "without_containers": inside}
     made = Environment(build=build, allow_builds=True)
     resolved = resolve(made, Compute(), curated.TABLE, find)
     assert recipe(resolved, {}).allow_builds
+    assert ", and CMD, USER of the Dockerfile are not used; installing" in resolved.notes[-1]
 
 
 def test_an_image_that_is_to_be_made_needs_containers():

@@ -11,7 +11,6 @@ from allranks.cli.preflight.read_script import read
 from allranks.sdk.submit.script_notes import (
     _tree,
     data_parallel,
-    idle_early_stopping,
     missing_imports,
     windows_lines,
 )
@@ -94,41 +93,6 @@ def test_a_shell_script_with_windows_line_endings(
     assert [sentence.partition(" has Windows")[0] for sentence in sentences] == [
         "run.sh"
     ] * is_noted
-
-
-STOPS = "stop = keras.callbacks.EarlyStopping(patience=5)\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "options", "epochs"),
-    [
-        (STOPS + "model.fit(x, epochs=5, callbacks=[stop])\n", "", "5"),
-        (STOPS + "model.fit(x, epochs=6, callbacks=[stop])\n", "", None),
-        (STOPS + "epochs = int(math.ceil(12.0 / hvd.size()))\nfit(epochs=epochs)\n", "", "3"),
-        (STOPS + "for epoch in range(args.num_epochs): pass\n", "--num-epochs 4", "4"),
-        (STOPS + "for epoch in range(a.n): pass\nfit(epochs=9)\n", "--n ${{inputs.n}}", None),
-        (STOPS + "Trainer(max_epochs=a.n)\nadd_argument('--n', default=2)\n", "", "2"),
-        (STOPS + "Trainer(max_epochs=a.n)\n", "--n=${{inputs.few}}", "3"),
-        (STOPS + "Trainer(max_epochs=a.n)\n", "--n ${{search_space.n}}", None),
-        (STOPS + "n = n\nTrainer(max_epochs=n)\n", "", None),
-        (STOPS + "for epoch in range(start, 3): pass\n", "", None),
-        (STOPS + "x = 12 // dist.get_world_size()\nfit(epochs=x)\n", "", "3"),
-        ("stop = EarlyStopping(patience=args.patience)\nfit(epochs=7)\n", "--patience 9", "7"),
-        ("stop = EarlyStopping(monitor='loss')\nfit(epochs=7)\n", "", None),
-        ("EarlyStopping(\n", "", None),
-    ],
-)
-def test_an_early_stopping_that_waits_longer_than_a_rank_trains(
-    tmp_path: Path, text: str, options: str, epochs: str | None
-) -> None:
-    (tmp_path / "train.py").write_text(text)
-    job: Any = {"processes": 4}
-    part = {"command": f"python train.py {options}", "code": str(tmp_path)}
-    sentences = idle_early_stopping({**part, "inputs": {"few": 3}}, job)
-    assert len(sentences) == (epochs is not None)
-    for sentence in sentences:
-        assert sentence.startswith("train.py:1 stops early after ")
-        assert f"a rank runs {epochs}: it cannot stop the training" in sentence
 
 
 def run_of(shared: Allranks, *words: str) -> str:

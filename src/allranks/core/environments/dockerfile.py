@@ -1,12 +1,11 @@
 """A Dockerfile as an environment, for computes without containers. Pure.
 
-Only what makes a Python environment has a counterpart: the base image, which another environment
-stands for, packages of pip and conda, and variables. Anything else is refused with its line.
+FROM, COPY, ENV, WORKDIR, and RUN with pip or conda have a counterpart. What only says how a
+container is run or described is left out, and named. Anything else is refused with its line.
 """
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 import shlex
@@ -15,24 +14,12 @@ from typing import Any, NamedTuple
 
 from allranks.errors import Problem, SpecError
 
-# What says how a container is run or described, and nothing of what is in it.
-_IGNORED = frozenset(
-    (
-        "ARG",
-        "CMD",
-        "ENTRYPOINT",
-        "EXPOSE",
-        "HEALTHCHECK",
-        "LABEL",
-        "MAINTAINER",
-        "ONBUILD",
-        "SHELL",
-        "STOPSIGNAL",
-        "USER",
-        "VOLUME",
-    )
+# A job has a command and a user of its own, in a container, too.
+_LEFT_OUT = (
+    *("ARG", "CMD", "ENTRYPOINT", "EXPOSE", "HEALTHCHECK", "LABEL", "MAINTAINER", "STOPSIGNAL"),
+    *("USER", "VOLUME"),
 )
-# Commands that leave nothing that a job could miss.
+# Commands beside those of pip and conda that leave nothing that a job could miss.
 _WITHOUT_EFFECT = re.compile(
     r"(rm|mkdir|echo|true|cd|set|ls|chmod|chown|:)\b|"
     r"apt(-get)? (-\S+ )*(update|clean|autoremove)\b|"
@@ -46,10 +33,9 @@ _CONDA = re.compile(r"(?:\S*/)?(?:conda|mamba|micromamba)\s+install\b")
 _PLACES = ("PATH", "LD_LIBRARY_PATH", "CONDA_", "PYTHONPATH", "AZUREML_CONDA_ENVIRONMENT_PATH")
 _PIP_FLAGS = re.compile(
     r"--no-cache(-dir)?|-q+|--quiet|-v+|-U|--upgrade|--user|--disable-pip-version-check|"
-    r"--prefer-binary|--(default-)?timeout=.*|--retries=.*|--root-user-action=.*|"
-    r"--no-warn-script-location|--break-system-packages|--upgrade-strategy=.*|--trusted-host=.*"
+    r"--(default-)?timeout=.*|--trusted-host=.*|--break-system-packages"
 )
-_PIP_VALUES = ("--timeout", "--default-timeout", "--retries", "--trusted-host", "--progress-bar")
+# As in a requirements file; packages of a build context are files.
 _PIP_LINES = {
     **dict.fromkeys(("-r", "--requirement"), "-r"),
     **dict.fromkeys(("-c", "--constraint"), "-c"),
@@ -69,7 +55,8 @@ class Instruction(NamedTuple):
 
 def environment_of(text: str) -> dict[str, Any]:
     """The keys of an environment that has what the Dockerfile installs: ``image`` (its base),
-    ``pip``, ``conda_file``. Paths are those of the build context.
+    ``pip``, ``conda_file``; and ``left_out``, the words of instructions that are not used.
+    Paths are those of the build context.
 
     Raises SpecError with the lines that have no counterpart.
     """
@@ -94,7 +81,7 @@ def environment_of(text: str) -> dict[str, Any]:
 def instructions(text: str) -> Iterator[Instruction]:
     """The instructions, with their continued lines joined."""
     kept, start = "", 0
-    for number, row in enumerate(text.splitlines(), 1):
+    for number, row in enumerate([*text.splitlines(), ""], 1):
         if row.lstrip().startswith("#") or (not kept and not row.strip()):
             continue
         start = start or number
@@ -104,9 +91,6 @@ def instructions(text: str) -> Iterator[Instruction]:
             word, _, rest = kept.strip().partition(" ")
             yield Instruction(word.upper(), " ".join(rest.split()), start)
             kept, start = "", 0
-    if kept.strip():
-        word, _, rest = kept.strip().partition(" ")
-        yield Instruction(word.upper(), " ".join(rest.split()), start)
 
 
 class _Refused(Exception):
@@ -116,6 +100,7 @@ class _Refused(Exception):
 class _Reader:
     def __init__(self) -> None:
         self.image = ""
+        self._left_out: dict[str, None] = {}
         self._pip: list[str] = []
         self._conda: list[str] = []
         self._conda_file = ""
@@ -132,6 +117,8 @@ class _Reader:
             keys["conda_file"] = self._conda_file
         elif self._conda or (self._variables and self._pip):
             keys["conda_file"] = {"dependencies": self._conda, "variables": self._variables}
+        if self._left_out:
+            keys["left_out"] = [*self._left_out]
         return keys
 
     def take(self, instruction: Instruction) -> None:
@@ -139,14 +126,16 @@ class _Reader:
             self._from(instruction.rest)
         elif instruction.word == "WORKDIR":
             self._folder = self._in_image(instruction.rest)
-        elif instruction.word in ("COPY", "ADD"):
+        elif instruction.word == "COPY":
             self._copy(instruction.rest)
         elif instruction.word == "ENV":
             self._env(instruction.rest)
         elif instruction.word == "RUN":
             self._run(instruction.rest)
-        elif instruction.word not in _IGNORED:
-            raise _Refused("is not understood")
+        elif instruction.word in _LEFT_OUT:
+            self._left_out[instruction.word] = None
+        else:
+            raise _Refused("has no counterpart without containers")
 
     def _from(self, rest: str) -> None:
         words = [word for word in rest.split() if not word.startswith("--")]
@@ -157,15 +146,9 @@ class _Reader:
         self.image = words[0]
 
     def _copy(self, rest: str) -> None:
-        if rest.startswith("["):
-            words = [str(word) for word in json.loads(rest)]
-        else:
-            words = shlex.split(rest)
-        words = [word for word in words if not word.startswith(("--chown", "--chmod"))]
-        if len(words) < 2:
-            raise _Refused("names no files")
-        if any(word.startswith("--from") or "://" in word for word in words):
-            raise _Refused("copies from elsewhere than the build context")
+        words = [word for word in shlex.split(rest) if not word.startswith(("--chown", "--chmod"))]
+        if len(words) < 2 or words[0].startswith(("[", "--")):
+            raise _Refused("names no files of the build context")
         *sources, target = words
         for source in sources:
             place = self._in_image(target)
@@ -184,8 +167,6 @@ class _Reader:
                 self._variables[name] = value
 
     def _run(self, rest: str) -> None:
-        if "<<" in rest:
-            raise _Refused("has a here-document")
         rest = re.sub(r"^(--\S+ )+", "", rest)
         for command in re.split(r"\s*(?:&&|;|\|\|)\s*", rest):
             command = re.sub(r"^(sudo|conda run (-n \S+|-p \S+)) ", "", command.strip())
@@ -208,14 +189,12 @@ class _Reader:
                 value = value if equals else next(remaining, "")
                 kind = _PIP_LINES[option]
                 yield f"{kind} {self._source(value) if kind in ('-r', '-c') else value}"
-            elif option in _PIP_VALUES:
-                value = value if equals else next(remaining, "")
             elif _PIP_FLAGS.fullmatch(word):
                 continue
             elif word.startswith("-"):
                 raise _Refused(f"has an option of pip's that cannot be had: {word}")
-            elif word in (".", "./") or word.startswith((".[", "/")):
-                raise _Refused("installs a folder")
+            elif word.startswith((".", "/")) or "$" in word:
+                raise _Refused(f"installs {word}, which is no package of an index")
             elif word not in ("pip", "setuptools", "wheel"):
                 yield word
 

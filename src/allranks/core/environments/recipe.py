@@ -110,9 +110,12 @@ def _instead_of_building(
         raise SpecError(Problem(message, "environment.build", hint=hint))
     image = str(keys["image"])
     base = _standing_for(image, _stands_for(image, on, table), find)
-    own = Environment.model_validate({key: keys[key] for key in keys if key != "image"})
+    instructions = {"image", "left_out"}
+    own = Environment.model_validate({key: keys[key] for key in keys if key not in instructions})
     name = base.name or "the current Python"
     note = f"no image is built: {_of(on)} runs no containers"
+    if left_out := keys.get("left_out"):
+        note += f", and {', '.join(left_out)} of the Dockerfile are not used"
     if base.environment is None and is_empty(own):
         return Resolved(notes=(*resolved.notes, f"{note}; using {name} instead"), asked=image)
     under = base.environment or Environment()

@@ -45,7 +45,6 @@ def script_notes(client: Client, submission: Mapping[str, Any], job: CreatedJob)
         for sentence in (
             *missing_imports(part, environment),
             *data_parallel(part, job),
-            *idle_early_stopping(part, job),
             *windows_lines(part),
         )
     ]
@@ -107,27 +106,6 @@ def data_parallel(part: Mapping[str, Any], job: CreatedJob) -> list[str]:
         for script in scripts(str(part["command"]))
         if (line := _line_of_data_parallel(_file(part, script.folder, script.path)))
     ]
-
-
-def idle_early_stopping(part: Mapping[str, Any], job: CreatedJob) -> list[str]:
-    """A sentence for each script whose early stopping waits longer than its ranks train."""
-    sentences = []
-    for script in scripts(str(part["command"])):
-        file = _file(part, script.folder, script.path)
-        try:
-            if "EarlyStopping" not in file.read_text(errors="replace"):
-                continue
-        except OSError:
-            continue
-        from allranks.sdk.submit.early_stopping import idle_stopping  # lazy: as above
-
-        inputs = part.get("inputs") or {}
-        if idle := idle_stopping(_tree(file), part["command"], inputs, job["processes"]):
-            sentences.append(
-                f"{script.path}:{idle.line} stops early after {idle.patience:g} epochs without "
-                f"progress, and a rank runs {idle.epochs:g}: it cannot stop the training"
-            )
-    return sentences
 
 
 def windows_lines(part: Mapping[str, Any]) -> list[str]:
