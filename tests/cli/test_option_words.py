@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from allranks.cli.main import main
-from allranks.cli.submit.option_words import option_words
+from allranks.cli.submit.option_words import in_option_words
 from allranks.errors import Problem, SpecError
 
 _SWEEP = ("--sweep", "lr=uniform(0,1)", "--minimize", "loss")
@@ -134,6 +134,5 @@ def test_options_without_effect_are_refused(words, error, capsys):
 
 def test_the_session_of_a_run_is_its_option():
     options = argparse.Namespace(inside="dev-x", set=[], sweep=[])
-    with pytest.raises(SpecError) as refused, option_words(options):
-        raise SpecError(Problem("dev-x is no session", "inside"))
-    assert refused.value.problems[0].where == "--in"
+    error = in_option_words(SpecError(Problem("dev-x is no session", "inside")), options)
+    assert error.problems[0].where == "--in"

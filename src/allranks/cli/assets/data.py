@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.cli.assets import versions
 from allranks.cli.output import show
-from allranks.cli.output.sending import confirm_large_data, large_data_option, sending
+from allranks.cli.output.sending import confirm_large_data, sending
+from allranks.cli.run_options import take
 from allranks.sdk.connection import find_server
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def create_options(parser: argparse.ArgumentParser) -> None:
     add("--label", action="append", default=[], metavar="LABEL", help="a label for it; repeat")
     no_upload = "register the path as it is, also if the server cannot see it"
     add("--no-upload", action="store_true", help=no_upload)
-    large_data_option(add)
+    take(add, "--allow-large-data")
     versions.set_option(add)
 
 
@@ -55,7 +56,7 @@ def upload_options(parser: argparse.ArgumentParser) -> None:
     add("--description", metavar="TEXT", help="a description to show with it")
     add("--label", action="append", default=[], metavar="LABEL", help="a label for it; repeat")
     add("--datastore", metavar="NAME", help="an object store for the data (the default datastore)")
-    large_data_option(add)
+    take(add, "--allow-large-data")
 
 
 def upload(options: argparse.Namespace) -> int:

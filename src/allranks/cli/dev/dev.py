@@ -15,14 +15,13 @@ from allranks.cli.job.enter import open_shell
 from allranks.cli.job.list_jobs import age
 from allranks.cli.output import show
 from allranks.cli.output.interrupts import act_on_interrupt
-from allranks.cli.output.sending import large_code_option
 from allranks.cli.parser import duration
-from allranks.cli.submit.option_words import option_words
+from allranks.cli.run_options import take
 from allranks.cli.submit.run import environment_of, resources_of
 from allranks.cli.submit.send import submit
 from allranks.core.amounts import seconds_text
 from allranks.core.job.sessions import TAG, session_name
-from allranks.errors import AllranksError, Conflict, UsageError
+from allranks.errors import AllranksError, Conflict, SpecError, UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.submit.current_environment import asked_for
@@ -42,26 +41,25 @@ _LOOK = 0.3
 
 def dev_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("-n", "--nodes", type=int, default=1, metavar="N", help="number of nodes (1)")
-    add("-p", "--procs-per-node", type=int, default=1, metavar="P", help="ranks per node (1)")
-    add("--gpus", type=int, metavar="G", help="GPUs per node")
-    add("--cpus", type=float, metavar="C", help="CPUs per node that it waits for (none)")
-    add("--memory", metavar="M", help="memory per node, such as 4g (no limit)")
-    add("-e", "--environment", metavar="SPEC", help="as of `allranks run` (current)")
-    add("--image", metavar="IMAGE", help="in a container of this image")
-    add("--allow-builds", action="store_true", help=argparse.SUPPRESS)
-    add("-c", "--compute", metavar="NAME", help="where (the default compute)")
-    add("-C", "--code", default=".", metavar="DIR", help="the folder that is put there (.)")
-    add("--in-place", action="store_true", help="work in the folder itself, without copying it")
-    large_code_option(add)
-    add("--env", action="append", default=[], metavar="KEY[=VALUE]", help="a variable there")
-    add("--name", metavar="NAME", help="its name; its job is dev-NAME (generated)")
-    time = "it ends after this time (8h)"
-    add("--timeout", type=duration, default=8 * 3600.0, metavar="TIME", help=time)
+    take(add, "--nodes", default=1)
+    take(add, "--procs-per-node", default=1)
+    take(add, "--gpus", help="GPUs per node")
+    take(add, "--cpus", help="CPUs per node that it waits for (none)")
+    take(add, "--memory", help="memory per node, such as 4g (no limit)")
+    take(add, "--environment", help="as of `allranks run` (current)")
+    take(add, "--image", help="in a container of this image")
+    take(add, "--allow-builds", help=argparse.SUPPRESS)
+    take(add, "--compute", help="where (the default compute)")
+    take(add, "--code", default=".", help="the folder that is put there (.)")
+    take(add, "--in-place", help="work in the folder itself, without copying it")
+    take(add, "--allow-large-code")
+    take(add, "--env", help="a variable there")
+    take(add, "--name", help="its name; its job is dev-NAME (generated)")
+    take(add, "--timeout", default=8 * 3600.0, help="it ends after this time (8h)")
     idle = "it ends if nothing uses it for this time (1h)"
     add("--idle-timeout", type=duration, default=3600.0, metavar="TIME", help=idle)
     add("--no-jupyter", action="store_true", help="start no JupyterLab there")
-    add("--detach", action="store_true", help="open no shell, and do not wait for the nodes")
+    take(add, "--detach", help="open no shell, and do not wait for the nodes")
 
 
 def dev(options: argparse.Namespace) -> int:
@@ -73,8 +71,7 @@ def dev(options: argparse.Namespace) -> int:
     spec = {**_spec(options, name), "properties": {notes.PROPERTY: mark}}
     try:
         options.allow_large_data = False
-        with option_words(options):
-            made = submit(options, with_shell_variables(spec), Path.cwd())
+        made = submit(options, with_shell_variables(spec), Path.cwd())
     except AllranksError as error:
         if not getattr(error, "sent", False):  # else the session may be there
             notes.remove(name, mark)
@@ -83,6 +80,10 @@ def dev(options: argparse.Namespace) -> int:
                 f"if it runs, enter it: allranks dev attach {name}; else use another --name, or "
                 f"first: allranks job delete {name}"
             )
+        if isinstance(error, SpecError):
+            from allranks.cli.submit.option_words import in_option_words  # lazy: only for errors
+
+            raise in_option_words(error, options) from None
         raise
     if not options.quiet:
         for note in made["notes"]:

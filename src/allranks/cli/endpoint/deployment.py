@@ -22,8 +22,8 @@ from allranks.cli.endpoint.endpoint import (
     type_option,
 )
 from allranks.cli.output import show
-from allranks.cli.output.sending import large_code_option, large_data_option
 from allranks.cli.parser import duration
+from allranks.cli.run_options import take
 from allranks.errors import NotFound, UsageError
 from allranks.sdk.connection import find_server
 
@@ -61,8 +61,8 @@ def _from_file(parser: argparse.ArgumentParser, required: bool = True) -> None:
     _wait_options(parser)
     type_option(parser)
     set_option(parser)
-    large_code_option(add)
-    large_data_option(add)
+    take(add, "--allow-large-code")
+    take(add, "--allow-large-data")
 
 
 def _wait_options(parser: argparse.ArgumentParser) -> None:
@@ -367,8 +367,8 @@ def deploy_options(parser: argparse.ArgumentParser) -> None:
     add("--warm", action="append", default=[], metavar="MODULE", help=warm)
     add("--auth-mode", metavar="MODE", help="of a new endpoint: key or none")
     _wait_options(parser)
-    large_code_option(add)
-    large_data_option(add)
+    take(add, "--allow-large-code")
+    take(add, "--allow-large-data")
 
 
 def deploy(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Send code and data: options, a progress line, and questions before much is sent."""
+"""Send code and data: a progress line, and questions before much is sent."""
 
 from __future__ import annotations
 
@@ -7,23 +7,13 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from allranks.cli.output import show
 from allranks.cli.output.progress_line import ProgressLine
 from allranks.errors import AllranksError, CodeTooLarge, DataTooLarge
 
 T = TypeVar("T")
-
-
-def large_code_option(add: Callable[..., Any]) -> None:
-    large = "allow a code folder of more than 500 MB or 20,000 files"
-    add("--allow-large-code", action="store_true", help=large)
-
-
-def large_data_option(add: Callable[..., Any]) -> None:
-    large = "allow an upload of more than 2 GB or 200,000 files of data"
-    add("--allow-large-data", action="store_true", help=large)
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from typing import Any
 from allranks.cli.assets import versions
 from allranks.cli.assets.versions import reference
 from allranks.cli.output import show
-from allranks.cli.output.sending import confirm_large_code, large_code_option, sending
+from allranks.cli.output.sending import confirm_large_code, sending
+from allranks.cli.run_options import take
 from allranks.errors import SpecError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import labelled
@@ -25,7 +26,7 @@ def create_options(parser: argparse.ArgumentParser) -> None:
     add("--version", metavar="V", help="its version (the file's, or the next number)")
     add("--label", action="append", default=[], metavar="LABEL", help="a label for it; repeat")
     versions.set_option(add)
-    large_code_option(add)
+    take(add, "--allow-large-code")
 
 
 def create(options: argparse.Namespace) -> int:

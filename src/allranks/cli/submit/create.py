@@ -7,9 +7,8 @@ from pathlib import Path
 
 from allranks.cli.output import show
 from allranks.cli.output.errors import print_error
-from allranks.cli.output.sending import large_code_option, large_data_option
+from allranks.cli.run_options import take
 from allranks.cli.submit.overrides import engines, note_unread
-from allranks.cli.submit.run import download_option, rehearsal_options
 from allranks.cli.submit.send import (
     after_submit,
     note_outputs,
@@ -27,16 +26,14 @@ from allranks.spec.yaml import load
 def create_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     _file_options(parser)
-    add("--name", help="the job's name, instead of the file's")
+    take(add, "--name", help="the job's name, instead of the file's")
     add("--stream", action="store_true", help="stream the job and exit with its exit code")
-    add("--dry-run", action="store_true", help="print the plan without starting anything")
-    add("--in-place", action="store_true", help="run in the code folder itself, without copying it")
-    add("--cancel-on-interrupt", action="store_true", help="Ctrl-C cancels instead of detaching")
+    for name in ("--dry-run", "--in-place", "--cancel-on-interrupt"):
+        take(add, name)
     again = "run all steps of a pipeline, also those with an earlier result"
     add("--force-rerun", action="store_true", help=again)
-    large_data_option(add)
-    download_option(add)
-    rehearsal_options(add)
+    for name in ("--allow-large-data", "--download", "--rehearse", "--tolerance"):
+        take(add, name)
 
 
 def create(options: argparse.Namespace) -> int:
@@ -154,9 +151,8 @@ def _problems(error: AllranksError | None) -> list[Problem]:
 def _file_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("-f", "--file", required=True, metavar="FILE", help="the job's YAML; - is stdin")
-    sets = "set a key, e.g. inputs.lr=0.1"
-    add("--set", action="append", default=[], metavar="PATH=VALUE", help=sets)
-    large_code_option(add)
+    take(add, "--set", help="set a key, e.g. inputs.lr=0.1")
+    take(add, "--allow-large-code")
 
 
 class _JobFile:

@@ -6,13 +6,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from allranks.cli.job_names import job_argument
-from allranks.cli.output.sending import (
-    confirm_large_code,
-    confirm_large_data,
-    large_code_option,
-    large_data_option,
-    sending,
-)
+from allranks.cli.output.sending import confirm_large_code, confirm_large_data, sending
+from allranks.cli.run_options import take
 from allranks.cli.submit.send import after_submit
 from allranks.sdk.submit import restart as restarting
 
@@ -27,21 +22,18 @@ def restart_options(parser: argparse.ArgumentParser) -> None:
     choice("--resume", action="store_true", help=resume)
     fresh = "start with none of its files, also if it did not complete"
     choice("--fresh", action="store_true", help=fresh)
+    add = parser.add_argument
     clean = "start with a clean working folder, without the files that the job left in its own"
-    parser.add_argument("--fresh-work", action="store_true", help=clean)
+    take(add, "--fresh-work", help=clean)
     code = "run this folder, file or repository instead of the job's code"
-    parser.add_argument("-C", "--code", metavar="DIR", help=code)
-    large_code_option(parser.add_argument)
-    large_data_option(parser.add_argument)
+    take(add, "--code", help=code)
+    take(add, "--allow-large-code")
+    take(add, "--allow-large-data")
     change = "change a key of the job, such as inputs.lr=0.1 (repeatable; paths are absolute)"
-    parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help=change)
-    trials = "of a sweep: continue to this number of trials"
-    parser.add_argument("--trials", type=int, metavar="N", help=trials)
-    together = "of a sweep: trials at a time from now on"
-    parser.add_argument("--concurrent", type=int, metavar="C", help=together)
-    parser.add_argument(
-        "--stream", action="store_true", help="stream the job and exit with its exit code"
-    )
+    take(add, "--set", help=change)
+    take(add, "--trials", help="of a sweep: continue to this number of trials")
+    take(add, "--concurrent", help="of a sweep: trials at a time from now on")
+    add("--stream", action="store_true", help="stream the job and exit with its exit code")
 
 
 def restart(options: argparse.Namespace) -> int:

@@ -7,16 +7,14 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks.cli.job_names import JobReference
 from allranks.cli.output import show
-from allranks.cli.output.sending import large_code_option, large_data_option
-from allranks.cli.parser import duration, refuse_with
-from allranks.cli.submit.option_words import option_words
+from allranks.cli.parser import refuse_with
+from allranks.cli.run_options import DISTRIBUTIONS, SECTIONS, keys_of
 from allranks.cli.submit.overrides import override
 from allranks.cli.submit.send import (
     after_submit,
@@ -24,8 +22,8 @@ from allranks.cli.submit.send import (
     outputs_here,
     submit,
 )
-from allranks.cli.submit.sweep import is_sweep, sweep_options, sweep_spec
-from allranks.errors import UsageError
+from allranks.cli.submit.sweep import is_sweep, sweep_spec
+from allranks.errors import SpecError, UsageError
 from allranks.masking import PASSED_ON
 from allranks.sdk.submit.current_environment import asked_for
 from allranks.sdk.submit.shell_variables import with_shell_variables
@@ -36,119 +34,26 @@ if TYPE_CHECKING:
 
 _OUTPUT_MODES = ("rw_mount", "upload", "direct")
 _INPUT_MODES = ("ro_mount", "download", "direct", "stream")
-_DISTRIBUTIONS = "pytorch, tensorflow, mpi, deepspeed, horovod, jax, ray or none"
 _ENVIRONMENT_FILES = (".txt", ".yml", ".yaml")
 
 
 def run_options(parser: argparse.ArgumentParser) -> None:
     parser.usage = "allranks run [OPTIONS] -- COMMAND…"
-    _job_options(parser.add_argument_group("the job").add_argument)
-    _data_options(parser.add_argument_group("data and variables").add_argument)
-    _follow_options(parser.add_argument_group("following it").add_argument)
-    sweep_options(parser.add_argument_group("a sweep").add_argument)
+    for section, options in SECTIONS.items():
+        add = parser.add_argument_group(section).add_argument
+        for option in options:
+            option.add_to(add)
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-
-
-def _job_options(add: Callable[..., Any]) -> None:
-    add("-n", "--nodes", type=int, metavar="N", help="number of nodes (1)")
-    add("-p", "--procs-per-node", type=int, metavar="P", help="ranks per node (1)")
-    add("--gpus", type=int, metavar="G", help="GPUs per node (one a rank, if nodes have GPUs)")
-    add("--cpus", type=float, metavar="C", help="CPUs per node that the job waits for (none)")
-    memory = "memory per node, such as 4g; a job that holds more is ended (no limit)"
-    add("--memory", metavar="M", help=memory)
-    kinds = f"{_DISTRIBUTIONS} (pytorch when N·P > 1)"
-    add("-d", "--distribution", metavar="TYPE", help=kinds)
-    add("--workers", type=int, metavar="W", help="tensorflow: workers (one per node)")
-    add("--parameter-servers", type=int, metavar="K", help="tensorflow: parameter servers")
-    add("-C", "--code", metavar="DIR", help="folder or file of the code (.)")
-    add("--in-place", action="store_true", help="run in the code folder itself, without copying it")
-    large_code_option(add)
-    large_data_option(add)
-    add("-c", "--compute", metavar="NAME", help="where to run (the default compute)")
-    session = "run at once on the nodes of a session of `allranks dev`, in its folder"
-    add("--in", dest="inside", metavar="NAME", help=session)
-    environment = "the Python environment: NAME[:VERSION], a requirements or conda file (current)"
-    add("-e", "--environment", metavar="SPEC", help=environment)
-    builds = "build packages of its file from source, however long that takes"
-    add("--allow-builds", action="store_true", help=builds)
-    add("--image", metavar="IMAGE", help="run in a container of this image")
-    add("--name", help="the job's name (generated)")
-    add("--display-name", metavar="TEXT", help="name to show for the job")
-    add("--experiment", metavar="NAME", help="the experiment (the code folder's name)")
-    add("--tag", action="append", default=[], metavar="K=V", help="tag to set (repeat)")
-    attempts = "restart the job after a failure, up to A attempts in all (1)"
-    add("--max-attempts", type=int, metavar="A", help=attempts)
-    timeout = "stop the job after this many seconds"
-    add("--timeout", type=duration, metavar="TIME", help=timeout)
-    hang = "stop the job after this long without progress of any rank, and show their stacks (off)"
-    add("--hang-timeout", type=duration, metavar="TIME", help=hang)
-    failure = "when a rank fails, keep all as it is for `allranks job debug`: hold[=30m]"
-    add("--on-failure", type=_on_failure, metavar="hold[=TIME]", help=failure)
-    state = "keep checkpoints in the state folder of that name, across jobs"
-    add("--state", metavar="NAME", help=state)
-    start = "start with copies of the outputs and the state of an ended job"
-    add("--from", dest="start_from", type=JobReference, metavar="JOB", help=start)
-    keep = "size limit for saving new files of the working folder (10 GB a node), or all, or none"
-    add("--keep-work", metavar="SIZE", help=keep)
-    fresh = "start each attempt with a clean working folder, without files of earlier attempts"
-    add("--fresh-work", action="store_true", help=fresh)
-    warm = "start ranks from a process that has these modules imported, e.g. torch (repeat)"
-    add("--warm", action="append", default=[], metavar="MODULE,…", help=warm)
-    sets = "set any key of the job's YAML"
-    add("--set", action="append", default=[], metavar="PATH=VALUE", help=sets)
-
-
-def _on_failure(text: str) -> Document:
-    """``hold``, ``hold=90``, ``hold=30m`` as the key of a job file."""
-    word, equals, time = text.partition("=")
-    if word != "hold":
-        message = f"{text!r} is not hold or hold=TIME, such as hold=30m"
-        raise argparse.ArgumentTypeError(message)
-    return {"hold": duration(time) if equals else 1800}
-
-
-def _data_options(add: Callable[..., Any]) -> None:
-    data = "an input; ${{inputs.NAME}} in COMMAND is its path"
-    add("-i", "--input", action="append", default=[], metavar="NAME=PATH[:MODE]", help=data)
-    results = "an output folder; ${{outputs.NAME}} in COMMAND is its path"
-    add("-o", "--output", action="append", default=[], metavar="NAME[=PATH[:MODE]]", help=results)
-    variable = "an environment variable for the ranks; without a value, yours"
-    add("--env", action="append", default=[], metavar="KEY[=VALUE]", help=variable)
-    add("--env-all", action="store_true", help="pass on all your variables except secrets")
-
-
-def _follow_options(add: Callable[..., Any]) -> None:
-    number = "a metric to read from the output; the group in REGEX matches its number"
-    add("-m", "--metric", action="append", default=[], metavar="NAME=REGEX", help=number)
-    add("--metric-rank", metavar="R|all", help="rank whose output has the metrics (0)")
-    add("--rank", action="append", type=int, metavar="R", help="print only the output of this rank")
-    add("--detach", action="store_true", help="submit the job and return at once")
-    add("--dry-run", action="store_true", help="print the plan without starting anything")
-    interrupt = "Ctrl-C cancels instead of detaching"
-    add("--cancel-on-interrupt", action="store_true", help=interrupt)
-    prefix = "print the rank before each line (on a terminal)"
-    add("--prefix", action=argparse.BooleanOptionalAction, help=prefix)
-    add("--raw", action="store_true", help="print output as the ranks wrote it")
-    add("--no-fold", action="store_true", help="print equal lines of ranks once for each rank")
-    download_option(add)
-    rehearsal_options(add)
-
-
-def download_option(add: Callable[..., Any]) -> None:
-    add("--download", metavar="DIR", help="download its files into DIR when it has ended")
-
-
-def rehearsal_options(add: Callable[..., Any]) -> None:
-    rehearse = "test that it resumes: kill a rank, compare the metrics with an undisturbed run"
-    add("--rehearse", action="store_true", help=rehearse)
-    tolerance = "--rehearse: allowed relative difference of metrics (0.001)"
-    add("--tolerance", type=float, metavar="PART", help=tolerance)
 
 
 def run(options: argparse.Namespace) -> int:
     """Submit, follow, and exit with the job's code."""
-    with option_words(options):
+    try:
         return _run(options)
+    except SpecError as error:
+        from allranks.cli.submit.option_words import in_option_words  # lazy: only for errors
+
+        raise in_option_words(error, options) from None
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -254,42 +159,30 @@ def spec_of(options: argparse.Namespace) -> Document:
             raise UsageError("must not be empty", where=where, hint="leave it out, or give one")
     spec: Document = {
         "command": shlex.join(words),
-        "code": options.code,
+        **keys_of(options),
         "resources": resources_of(options),
         "inputs": _unique(map(_input, options.input), "-i/--input"),
         "outputs": _unique(map(_output, options.output), "-o/--output"),
         "environment_variables": asked_for(options.env, options.env_all),
         "properties": {PASSED_ON: ",".join(passed)} if passed else None,
         "tags": _unique((_pair(text, "--tag") for text in options.tag), "--tag"),
-        "limits": _present(timeout=options.timeout),
-        "retry": _present(max_attempts=options.max_attempts, fresh_work=options.fresh_work or None),
-        "name": options.name,
-        "display_name": options.display_name,
-        "experiment_name": options.experiment,
-        "compute": options.compute,
-        "inside": options.inside,
         "environment": environment_of(options),
         "distribution": _distribution(options),
         "metrics": _metrics(options),
         "warm": ",".join(options.warm).split(",") if options.warm else None,
-        "state": options.state,
-        "hang_timeout": options.hang_timeout,
-        "on_failure": options.on_failure,
-        "keep_work": options.keep_work,
     }
     return {key: value for key, value in spec.items() if value not in (None, {})}
 
 
 def resources_of(options: argparse.Namespace) -> Document:
+    resources: Document = keys_of(options).get("resources", {})
     own = _present(cpus=options.cpus, memory=options.memory)
-    properties = None
     if own:
         from allranks.engines.registry import KINDS  # lazy: few runs need it
 
         # Only the server knows which engine the compute has; all have these options.
-        properties = dict.fromkeys(KINDS, own)
-    nodes, gpus = options.nodes, options.gpus
-    return _present(instance_count=nodes, gpus_per_instance=gpus, properties=properties)
+        resources["properties"] = dict.fromkeys(KINDS, own)
+    return resources
 
 
 def _present(**values: Any) -> Document:
@@ -355,7 +248,7 @@ def _distribution(options: argparse.Namespace) -> Document | None:
     kind = options.distribution
     if kind is None:
         kind = "pytorch" if options.nodes * options.procs_per_node > 1 else "none"
-    if kind.lower() not in re.findall(r"\w+", _DISTRIBUTIONS):
+    if kind.lower() not in re.findall(r"\w+", DISTRIBUTIONS):
         import shutil  # lazy: it imports modules for compression
 
         if shutil.which(kind) or Path(kind).is_file():

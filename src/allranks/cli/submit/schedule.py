@@ -13,10 +13,9 @@ from allranks.cli.output import show
 from allranks.cli.output.sending import (
     confirm_large_code,
     confirm_large_data,
-    large_code_option,
-    large_data_option,
     sending,
 )
+from allranks.cli.run_options import take
 from allranks.errors import SpecError, UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.submit.shell_variables import with_shell_variables
@@ -31,8 +30,8 @@ def create_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("-f", "--file", required=True, metavar="FILE", help="the schedule's YAML; - is stdin")
     add("--name", metavar="NAME", help="its name, instead of the file's")
-    large_code_option(add)
-    large_data_option(add)
+    take(add, "--allow-large-code")
+    take(add, "--allow-large-data")
 
 
 def create(options: argparse.Namespace) -> int:

@@ -6,11 +6,12 @@ import argparse
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.cli.output import show
+from allranks.cli.run_options import CONCURRENT, SECTIONS, TRIALS
 from allranks.core.amounts import counted
 from allranks.errors import UsageError
 
@@ -43,39 +44,17 @@ _POLICIES: Mapping[str, Document] = {
         "delay_evaluation": 5,
     },
 }
-# Without --trials and --concurrent.
-_TRIALS, _CONCURRENT = 10, 4
 # Keys of a sweep that a file given by --sweep may have.
 _IN_FILE = ("search_space", "sampling_algorithm", "objective", "limits", "early_termination")
-
-
-def sweep_options(add: Callable[..., Any]) -> None:
-    space = (
-        "a parameter: NAME=uniform(a,b), loguniform(a,b), choice(x,y,…), randint(n), normal(mu,"
-        "sigma) or a q… of these; ${{search_space.NAME}} in COMMAND is its value. Or a YAML file"
-    )
-    add("--sweep", action="append", default=[], metavar="NAME=SPACE", help=space)
-    add("--trials", type=int, metavar="N", help=f"number of trials ({_TRIALS}; of a grid all)")
-    add("--concurrent", type=int, metavar="C", help=f"trials at a time ({_CONCURRENT})")
-    add("--maximize", metavar="METRIC", help="the metric that compares trials; higher is better")
-    add("--minimize", metavar="METRIC", help="the metric that compares trials; lower is better")
-    samplers = ("random", "sobol", "grid", "bayesian", "asha")
-    add("--sampler", choices=samplers, help="how parameters are chosen (random)")
-    add("--seed", type=int, metavar="S", help="make the choice of parameters repeatable")
-    add("--stop-early", choices=[*_POLICIES], help="stop trials that fall behind")
-    own = "on a cluster, queue each trial by itself instead of on the nodes of those before"
-    add("--no-reuse-nodes", action="store_true", default=None, help=own)
 
 
 def is_sweep(options: argparse.Namespace) -> bool:
     """Whether the options describe a sweep. Raises UsageError for its options without --sweep."""
     if options.sweep:
         return True
-    names = "trials concurrent maximize minimize sampler seed stop_early no_reuse_nodes"
-    for name in names.split():
-        if getattr(options, name) is not None:
-            option = "--" + name.replace("_", "-")
-            raise UsageError("it belongs to a sweep", where=option, hint=f"add {_EXAMPLE}")
+    for option in SECTIONS["a sweep"]:
+        if option.is_set(options):
+            raise UsageError("it belongs to a sweep", where=option.words, hint=f"add {_EXAMPLE}")
     return False
 
 
@@ -101,7 +80,7 @@ def sweep_spec(spec: Mapping[str, Any], options: argparse.Namespace) -> Document
         options.sampler = "grid" if choices and not options.stop_early else None
     combinations = _combinations(sweep["search_space"]) if choices else None
     is_free = not options.sampler and "sampling_algorithm" not in sweep and options.seed is None
-    if combinations and is_free and combinations <= (options.trials or _TRIALS):
+    if combinations and is_free and combinations <= (options.trials or TRIALS):
         options.sampler = "grid"  # each combination once
     of_file = sweep.get("sampling_algorithm")
     sampler = options.sampler or (of_file.get("type") if isinstance(of_file, dict) else of_file)
@@ -134,7 +113,7 @@ def sweep_spec(spec: Mapping[str, Any], options: argparse.Namespace) -> Document
     if options.concurrent is not None:
         limits["max_concurrent_trials"] = options.concurrent
     elif isinstance(total := limits["max_total_trials"], int):
-        limits.setdefault("max_concurrent_trials", max(1, min(_CONCURRENT, total)))
+        limits.setdefault("max_concurrent_trials", max(1, min(CONCURRENT, total)))
     own_limits = dict(spec.get("limits") or {})
     if "timeout" in own_limits:
         limits["trial_timeout"] = own_limits.pop("timeout")
@@ -161,7 +140,7 @@ def _combinations(space: Mapping[str, Any]) -> int | None:
 def _default_trials(sweep: Mapping[str, Any]) -> int:
     from allranks.spec.sweep.job import default_trials  # lazy: imports the models
 
-    return default_trials(sweep) or _TRIALS
+    return default_trials(sweep) or TRIALS
 
 
 def _add_space(sweep: Document, text: str) -> None:

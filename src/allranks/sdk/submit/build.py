@@ -34,16 +34,14 @@ if TYPE_CHECKING:
 
 # Keywords of `command` and the section of the job they belong to.
 _SECTIONS = {
-    "instance_count": "resources",
-    "instance_type": "resources",
-    "max_instance_count": "resources",
-    "shm_size": "resources",
-    "docker_args": "resources",
-    "locations": "resources",
-    "gpus_per_instance": "resources",
-    "timeout": "limits",
-    "job_tier": "queue_settings",
-    "priority": "queue_settings",
+    word: section
+    for section, part in (
+        ("resources", Resources),
+        ("limits", Limits),
+        ("queue_settings", QueueSettings),
+    )
+    for word in part.model_fields
+    if word not in CommandJob.model_fields
 }
 
 
