@@ -1,17 +1,19 @@
-"""A listening socket that limits the open connections of one address.
+"""A listening socket that limits the open connections of one address, and of all.
 
 Connections are counted when accepted, before TLS: a TLS connection takes a quarter of a megabyte
-before it has sent anything.
+before it has sent anything. Where there are too many, the oldest one without a request makes room:
+one in a TLS handshake, one that owes the head of a request, or one whose request was answered.
 """
 
 from __future__ import annotations
 
 import asyncio.sslproto
+import contextlib
 import logging
 import resource
 import socket
 import time
-from collections import Counter, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from typing import Any
 
 log = logging.getLogger("allranks.listener")
@@ -21,8 +23,8 @@ log = logging.getLogger("allranks.listener")
 PER_ADDRESS = 1024
 # The most of a listener.
 MOST = 16_384
-# The part of the process's file limit that one address may use.
-_PART = 0.75
+# The parts of the process's file limit that one address and all addresses may use.
+_PART, _PART_OF_ALL = 0.75, 0.85
 _BACKLOG = 512
 # So many above the limit may be open until those that made room for them are closed.
 _CLOSING = 16
@@ -33,19 +35,27 @@ _PAUSE = 10.0
 asyncio.sslproto.SSLProtocol.max_size = 16 << 10
 
 
-# Connections by address that owe the head of a request, oldest first.
-_silent: defaultdict[str, dict[asyncio.Transport, None]] = defaultdict(dict)
+# The connections of all listeners of this process, by file descriptor.
+_open: dict[int, _Connection] = {}
+# Those without a request, oldest first: all of them, and those of each address.
+_idle: OrderedDict[_Connection, None] = OrderedDict()
+_idle_of: defaultdict[str, OrderedDict[_Connection, None]] = defaultdict(OrderedDict)
 
 
-def begins_to_wait(transport: asyncio.Transport, host: str) -> None:
-    """The connection owes the head of a request: it makes room for a new one of its address."""
-    _silent[host][transport] = None
+def mark_idle(transport: asyncio.Transport) -> None:
+    """The connection has no request that runs: it makes room for a new one."""
+    if (connection := _connection(transport)) is not None:
+        connection.mark_idle()
 
 
-def ends_to_wait(transport: asyncio.Transport, host: str) -> None:
-    waiting = _silent.get(host)
-    if waiting is not None and waiting.pop(transport, True) is None and not waiting:
-        del _silent[host]
+def mark_busy(transport: asyncio.Transport) -> None:
+    if (connection := _connection(transport)) is not None:
+        connection.mark_busy()
+
+
+def _connection(transport: asyncio.Transport) -> _Connection | None:
+    plain = transport.get_extra_info("socket")
+    return None if plain is None else _open.get(plain.fileno())
 
 
 class RefusalLog:
@@ -64,8 +74,8 @@ class RefusalLog:
 
 
 class Listener(socket.socket):
-    """Bound and listening. Over ``per_address`` connections it closes the oldest one without a
-    request, or else the new one. Raises OSError."""
+    """Bound and listening. Over ``per_address`` connections, or `most_of_all`, it closes the oldest
+    one without a request, or else the new one. Raises OSError."""
 
     def __init__(self, family: int, address: Any, per_address: int | None = None) -> None:
         # asyncio disables Nagle's algorithm only for an explicit IPPROTO_TCP; with it, every reply
@@ -74,6 +84,7 @@ class Listener(socket.socket):
         self._most = per_address if per_address is not None else most_per_address()
         self._from: Counter[str] = Counter()
         self._refusals = RefusalLog(log, "%d connections were closed, the last from %s (%d open)")
+        self._pause = False
         try:
             self.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self.bind(address)
@@ -85,22 +96,28 @@ class Listener(socket.socket):
     def accept(self) -> tuple[socket.socket, Any]:
         """The next allowed connection; raises BlockingIOError if none waits."""
         while True:
+            if self._pause:  # the loop closes the connections that made room before it goes on
+                self._pause = False
+                raise BlockingIOError
             plain, address = super().accept()
             host = str(address[0])
-            if self._from[host] < self._most or self._makes_room(host):
+            of_host, of_all = self._from[host] - self._most, len(_open) - most_of_all()
+            self._pause = of_host >= 0 or of_all >= 0
+            if not self._pause or _make_room(of_host, of_all, host):
                 self._from[host] += 1
                 return _Connection(plain, self._from, host), address
             plain.close()
-            self._refusals.note(host, self._most)
+            self._refusals.note(host, len(_open))
 
-    def _makes_room(self, host: str) -> bool:
-        waiting = _silent.get(host)
-        if not waiting or self._from[host] >= self._most + _CLOSING:
-            return False
-        transport = next(iter(waiting))
-        ends_to_wait(transport, host)
-        transport.abort()
-        return True
+
+def _make_room(of_host: int, of_all: int, host: str) -> bool:
+    """Close an idle connection, of the host if that has too many; False if none is idle.
+    ``of_host`` and ``of_all``: how many more than allowed are open."""
+    idle = _idle_of.get(host) if of_host >= 0 else _idle
+    if not idle or max(of_host, of_all) >= _CLOSING:
+        return False
+    next(iter(idle)).hang_up()
+    return True
 
 
 class _Connection(socket.socket):
@@ -111,14 +128,33 @@ class _Connection(socket.socket):
         super().__init__(family, kind, proto, fileno=plain.detach())
         self._counted: Counter[str] | None = counted
         self._host = host
+        _open[self.fileno()] = self
+        self.mark_idle()
+
+    def mark_idle(self) -> None:
+        _idle[self] = _idle_of[self._host][self] = None
+
+    def mark_busy(self) -> None:
+        _idle.pop(self, None)
+        idle = _idle_of.get(self._host)
+        if idle is not None and idle.pop(self, True) is None and not idle:
+            del _idle_of[self._host]
+
+    def hang_up(self) -> None:
+        """End it for both sides: the event loop, which holds it, then closes it."""
+        self.mark_busy()
+        with contextlib.suppress(OSError):  # the peer did
+            self.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        super().close()
         if self._counted is not None:
+            self.mark_busy()
+            _open.pop(self.fileno(), None)
             self._counted[self._host] -= 1
             if not self._counted[self._host]:
                 del self._counted[self._host]
             self._counted = None
+        super().close()
 
 
 def raise_file_limit(connections: int) -> None:
@@ -134,6 +170,15 @@ def raise_file_limit(connections: int) -> None:
 
 def most_per_address() -> int:
     """The connection limit of one address, which leaves files for everything else."""
+    return _share(PER_ADDRESS, _PART)
+
+
+def most_of_all() -> int:
+    """The connection limit of all addresses together."""
+    return _share(MOST, _PART_OF_ALL)
+
+
+def _share(most: int, part: float) -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = PER_ADDRESS if soft == resource.RLIM_INFINITY else int(soft * _PART)
-    return max(1, min(PER_ADDRESS, files))
+    files = most if soft == resource.RLIM_INFINITY else int(soft * part)
+    return max(1, min(most, files))

@@ -16,7 +16,7 @@ from httptools import HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from allranks.errors import TooLarge, UsageError
-from allranks.http_limits.connection_limit import begins_to_wait, ends_to_wait
+from allranks.http_limits.connection_limit import mark_busy, mark_idle
 
 # Seconds in which the headers of a request must arrive.
 HEAD = 20.0
@@ -103,6 +103,7 @@ class Patient(HttpToolsProtocol):
         if self._repeats:
             return
         self._stop_timer()
+        mark_busy(self.transport)
         self._in_head, self._pending = False, 0
         super().on_headers_complete()
 
@@ -119,6 +120,11 @@ class Patient(HttpToolsProtocol):
             return  # the parser skips the body: see `resume_without_upgrade`
         self._in_head, self._pending = True, 0  # headers follow
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        if not self.pipeline:
+            mark_idle(self.transport)
+        super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
@@ -170,15 +176,11 @@ class Patient(HttpToolsProtocol):
 
     def _start_timer(self) -> None:
         self._timer = self.loop.call_later(HEAD, self.transport.abort)
-        if self.client is not None:
-            begins_to_wait(self.transport, self.client[0])
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-            if self.client is not None:
-                ends_to_wait(self.transport, self.client[0])
 
 
 class RequestParser(HttpRequestParser):

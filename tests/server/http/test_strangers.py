@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import json
 import os
+import select
 import socket
 import ssl
 import subprocess
@@ -151,11 +152,13 @@ def test_an_address_has_so_many_connections_and_gets_them_back(
 
         until(lambda: answered(server), 20)  # who has asked nothing makes room
 
-        def is_full() -> bool:
-            # The connection of the last answer may have counted until now.
+        token = server.as_(server.token())["authorization"].encode()
+        head = b"POST /api/v1/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n"
+
+        def is_full() -> bool:  # of requests that run
             lines.append(socket.create_connection(address, 20))
             with contextlib.suppress(OSError):
-                lines[-1].sendall(START + b"\r\n")
+                lines[-1].sendall(head + b"authorization: " + token + b"\r\n\r\n")
             return not answered(server)
 
         until(is_full, 20)
@@ -169,6 +172,50 @@ def test_an_address_has_so_many_connections_and_gets_them_back(
         until(lambda: answered(server), 20)  # who says nothing is hung up on, and makes room
         for line in lines:
             line.close()
+
+
+# What strangers may leave open for as long as they like.
+LEFT_OPEN = {
+    "nothing": b"",
+    "half a hello": b"\x16\x03\x01\x02\x00\x01",
+    "an answered request, and half its body": None,
+    "an answered request": None,
+}
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("what", LEFT_OPEN)
+def test_strangers_hold_no_connection_that_another_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Under TLS, from one address and from many."""
+    monkeypatch.setattr(connection_limit, "PER_ADDRESS", 8)
+    monkeypatch.setattr(connection_limit, "MOST", 24)
+    context = ssl._create_unverified_context()
+    hold = ports.hold(1)
+    (port,) = ports.numbers(hold)
+    ports.release(hold)
+    with served(tmp_path / "h") as server:
+        held_to(server.people.put("/api/v1/server/front", json={"host": HOST, "port": port}))
+
+        def connection(address: int, sent: bytes | None) -> socket.socket:
+            line = socket.create_connection((HOST, port), 20, (f"127.0.1.{address}", 0))
+            if sent is not None:
+                line.sendall(sent)
+                return line
+            line = context.wrap_socket(line)
+            head = b"POST /api/v1/jobs HTTP/1.1\r\nhost: %s\r\ncontent-length: 9\r\n\r\n"
+            line.sendall(head % HOST.encode() + b"x" * (5 if "half" in what else 9))
+            assert line.recv(1 << 16).startswith(b"HTTP/1.1 401")
+            return line
+
+        for addresses in (1, 20):
+            lines = [connection(1 + n % addresses, LEFT_OPEN[what]) for n in range(60)]
+            with connection(1, None):
+                closed, _, _ = select.select(lines, [], [], 0)
+                assert len(closed) >= 60 - 24
+            for line in lines:
+                line.close()
 
 
 def is_closed(line: socket.socket) -> bool:
