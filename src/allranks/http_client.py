@@ -12,9 +12,12 @@ import json
 import socket
 from collections.abc import Generator, Iterable, Iterator
 from io import BufferedReader
-from typing import Any, BinaryIO, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, cast
 
 from allranks.errors import ServerError, Unreachable, UsageError, from_body
+
+if TYPE_CHECKING:
+    from allranks.api.routes import Answer, Route
 
 Body = bytes | BinaryIO | None
 
@@ -92,6 +95,11 @@ class Client:
         self._timeout = timeout
         self._socket: socket.socket | None = None
         self._file: BufferedReader | None = None
+
+    def ask(self, route: Route[Answer], *names: str, body: Any = None, **query: object) -> Answer:
+        """Call a route with a JSON body; returns its JSON reply."""
+        answer: Answer = self.json(*route.at(*names, **query), body)
+        return answer
 
     def json(self, method: str, path: str, data: Any = None) -> Any:
         """Call with a JSON body; returns the JSON reply."""

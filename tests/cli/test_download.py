@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
+from allranks.api import routes
 from allranks.cli.output import show
 from allranks.cli.output.progress_line import ProgressLine
 from allranks.core.transfer_progress import Progress, amounts
 from allranks.errors import NotFound, ServerError, Unreachable, UsageError
 from allranks.http_client import Client
 from allranks.sdk.connection import parallel
-from allranks.sdk.connection.urls import checksum_path, file_path, job_path
 from allranks.sdk.transfer.download import download
 from tests.proxy import Proxy
 from tests.support import CLI, command_line, environment, until
@@ -543,17 +543,19 @@ def test_the_server_gives_nothing_but_the_record(bed):
     (bed.outputs / "link").symlink_to(bed.home / "token")
     os.mkfifo(bed.outputs / "fifo")
     with Client(bed.url, bed.token) as client:
-        place = job_path(bed.name)
         for path in ("../../token", "/etc/passwd", "artifacts/outputs/link", "no", "artifacts"):
-            for address in (file_path(place, path), checksum_path(place, path, 9)):
+            for file in (
+                routes.job_file.at(bed.name, path),
+                routes.job_checksum.at(bed.name, path, size=9),
+            ):
                 with pytest.raises(NotFound):
-                    client.call("GET", address)
+                    client.call(*file)
             asked = json.dumps([{"path": path, "size": 9}]).encode()
-            body = client.call("POST", job_path(bed.name, "/bundle"), asked).body
+            body = client.call(*routes.job_bundle.at(bed.name), asked).body
             assert body == b'{"size": null}\n'
         asked = json.dumps([{"path": "no", "size": 9 << 20}]).encode()
         with pytest.raises(UsageError, match="a bundle is limited"):
-            client.call("POST", job_path(bed.name, "/bundle"), asked)
+            client.call(*routes.job_bundle.at(bed.name), asked)
     told = bed.told()
     assert not {"link", "fifo"} & {Path(each["path"]).name for each in told["files"]}
 

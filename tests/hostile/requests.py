@@ -14,11 +14,11 @@ from pathlib import Path
 
 import uvicorn
 
+from allranks.api.routes import ROUTES
 from allranks.http_limits.connection_limit import Listener
 from allranks.serve.protocol import Bounded
 from allranks.serve.router import Router
 from allranks.serve.table import Backend, Route, Site
-from allranks.server.api.route_table import ROUTES
 from tests.hostile.harness import Outcome, Place
 from tests.server.serving import Served, served
 from tests.support import until

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import allranks
+from allranks.api.routes import PREFIX, ROUTES
 from allranks.cli.commands import COMMANDS
 from allranks.cli.parser import parser_of
 from allranks.core.diagnosis.causes import TABLE
-from allranks.server.api.route_table import PREFIX, ROUTES
 from allranks.spec.environment_variables import CLOCKS, RANK, USER
 from allranks.statuses import JobStatus, Reason
 

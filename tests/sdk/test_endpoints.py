@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from allranks.api.routes import Route
 from allranks.errors import ServerError
 from allranks.sdk.assets.endpoints import invoke
 from allranks.sdk.connection import find_server
@@ -14,8 +15,8 @@ from allranks.sdk.connection import find_server
 def test_no_key_is_sent_to_a_port_of_this_machine(monkeypatch: pytest.MonkeyPatch):
     asked = []
 
-    def ask(method: str, path: str) -> dict[str, Any]:
-        asked.append(path)
+    def ask(route: Route[Any], *names: str) -> dict[str, Any]:
+        asked.append(route.url(*names))
         uri = "http://127.0.0.1:9/endpoints/e/score"
         keys = {"auth_mode": "key", "primary": "secret"}
         return {"scoring_uri": uri, "public_uri": None, "deployments": [], **keys}

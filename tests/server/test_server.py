@@ -18,10 +18,10 @@ import pytest
 
 from allranks import file_locks, settings
 from allranks.agent.network import ports
+from allranks.api import routes
 from allranks.cli.admin import server as server_commands
 from allranks.errors import Unauthorized
 from allranks.http_client import Client
-from allranks.sdk.connection.urls import job_path
 from tests.support import (
     command_line,
     environment,
@@ -294,7 +294,7 @@ def test_a_stream_that_is_cut_by_the_end_of_the_server_leaves_no_stack_trace(all
     name = allranks("run", "--detach", "--", "sleep", 60).stdout.strip()
     server = psutil.Process(told(home)["pid"])
     with Client(told(home)["url"], (home / "token").read_text().strip()) as client:
-        lines = client.stream("POST", job_path(name, "/stream"), {})
+        lines = client.stream(*routes.stream_job.at(name), {})
         assert next(lines)
         server.terminate()
         server.wait(20)

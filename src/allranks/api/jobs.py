@@ -578,6 +578,9 @@ class StepExplanation(TypedDict):
 # ---------------------------------------------------------------- files
 
 
+AnyExplanation = FailureExplanation | PipelineExplanation | StepExplanation
+
+
 class FileAnswer(TypedDict):
     """A file of a job. ``mtime_ns`` is the time of its last change. A link to a file of the list
     has its path as ``link``; size and time are those of that file."""

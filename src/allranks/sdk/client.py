@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, Unpack, overload
-from urllib.parse import urlencode
 
+from allranks.api import routes
 from allranks.core.insights.rehearsal import TOLERANCE
 from allranks.core.job.file_addresses import JobFile, downloaded_as
 from allranks.errors import UsageError
@@ -26,7 +26,6 @@ from allranks.sdk.assets.models import Models
 from allranks.sdk.assets.schedules import JobSchedule, ScheduleRecord, Schedules
 from allranks.sdk.assets.state import States
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs import interrupt
 from allranks.sdk.jobs.files import job_files
 from allranks.sdk.jobs.follow import Following, substitute_note
@@ -51,8 +50,8 @@ from allranks.spec.model import Model, ModelVersion
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
-    from allranks.api.jobs import FileAnswer, JobError, JobRecord, ListedJob
-    from allranks.api.metrics import MetricsAnswer, ResourcePoints, ResourcesAnswer
+    from allranks.api.jobs import JobError, JobRecord, ListedJob
+    from allranks.api.metrics import ResourcePoints
     from allranks.sdk.jobs.channel import Completed
 
 
@@ -97,7 +96,7 @@ class Job:
     def studio_url(self) -> str:
         """The URL of its page; of its record as JSON where the server has no pages."""
         with find_server.connect() as client:
-            return client.url + (self._record.get("page") or job_path(self.name))
+            return client.url + (self._record.get("page") or routes.show_job.url(self.name))
 
     @property
     def services(self) -> dict[str, Service]:
@@ -108,13 +107,13 @@ class Job:
 
     def _spec(self) -> Document:
         full = "spec" in self._record
-        record = self._record if full else find_server.ask("GET", job_path(self.name))
+        record = self._record if full else find_server.ask(routes.show_job, self.name)
         return dict(record["spec"])
 
     def metrics(self) -> dict[str, list[LoggedPoint]]:
         """The metrics reported so far: ``{name: [{"step", "timestamp" (ms since the epoch),
         "value", "attempt"}, …]}``; values may be NaN or infinite."""
-        answer: MetricsAnswer = find_server.ask("GET", job_path(self.name, "/metrics"))
+        answer = find_server.ask(routes.job_metrics, self.name)
         points_by_name = by_name(answer["series"])
         for points in points_by_name.values():
             for point in points:
@@ -124,20 +123,20 @@ class Job:
     def resources(self) -> list[ResourcePoints]:
         """The resource use of nodes, GPUs and ranks: series with ``points`` [seconds since the
         epoch, value]."""
-        answer: ResourcesAnswer = find_server.ask("GET", job_path(self.name, "/resources"))
+        answer = find_server.ask(routes.job_resources, self.name)
         return answer["series"]
 
     def artifacts(self) -> list[str]:
         """The files in ``./outputs``, ``./logs`` and its working folder, as paths that `download`
         creates."""
-        files: list[FileAnswer] = find_server.ask("GET", job_path(self.name, "/files"))
+        files = find_server.ask(routes.job_files, self.name)
         paths = (file["path"] for file in files)
         ours = ("artifacts/outputs/", "artifacts/logs/", "artifacts/work/")
         return sorted(path for path in paths if path.startswith(ours))
 
     def refresh(self) -> Job:
         """Read its current state from the server."""
-        self._record = find_server.ask("GET", job_path(self.name))
+        self._record = find_server.ask(routes.show_job, self.name)
         return self
 
     def wait(self, show_output: bool = False, *, timeout: float | None = None) -> Job:
@@ -162,7 +161,7 @@ class Job:
         return drawn(self.name)
 
     def cancel(self) -> Job:
-        self._record = find_server.ask("POST", job_path(self.name, "/cancel"))
+        self._record = find_server.ask(routes.cancel_job, self.name)
         return self
 
     def preempt(self, node: int | None = None) -> Job:
@@ -390,7 +389,7 @@ class Jobs:
     def get(self, name: str) -> Job:
         """The job with this name, or the only one whose name starts with it; ``@last`` is the
         newest job you submitted."""
-        return Job(find_server.ask("GET", job_path(job_name(name))))
+        return Job(find_server.ask(routes.show_job, job_name(name)))
 
     def list(
         self,
@@ -408,12 +407,20 @@ class Jobs:
         None matches any, ``metrics`` are conditions such as ``"loss<0.5"``, ``sort`` is e.g.
         ``"-loss"``; ``archived`` True lists only archived jobs, None all jobs."""
         tagged = [key if v is None else f"{key}={v}" for key, v in (tags or {}).items()]
-        words = {"status": status, "experiment": experiment_name, "name": name}
-        filters = {key: value for key, value in words.items() if value is not None}
         hidden = "all" if archived is None else "only" if archived else "no"
-        more = {"tag": tagged, "metric": [*metrics], "sort": sort, "archived": hidden}
-        query = urlencode(filters | more | {"limit": limit, "metrics": True}, doseq=True)
-        return [Job(record) for record in find_server.ask("GET", f"/api/v1/jobs?{query}")]
+        records = find_server.ask(
+            routes.list_jobs,
+            status=status,
+            experiment=experiment_name,
+            name=name,
+            tag=tagged,
+            metric=[*metrics],
+            sort=sort,
+            archived=hidden,
+            limit=limit,
+            metrics=True,
+        )
+        return [Job(record) for record in records]
 
     def archive(self, name: str) -> Job:
         """Hide a job from lists."""
@@ -431,13 +438,13 @@ class Jobs:
 
     def delete(self, name: str) -> None:
         """Permanently delete an ended job with its outputs and logs."""
-        find_server.ask("DELETE", job_path(name))
+        find_server.ask(routes.delete_job, name)
 
     def _change(self, name: str, changes: Mapping[str, object]) -> Job:
-        return Job(find_server.ask("PATCH", job_path(name), changes))
+        return Job(find_server.ask(routes.update_job, name, body=changes))
 
     def cancel(self, name: str) -> Job:
-        return Job(find_server.ask("POST", job_path(name, "/cancel")))
+        return Job(find_server.ask(routes.cancel_job, name))
 
     def begin_cancel(self, name: str) -> Poller[Job]:
         """Like ``cancel``, for programs written for ``azure.ai.ml``."""

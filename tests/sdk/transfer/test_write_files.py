@@ -4,9 +4,11 @@ import os
 import subprocess
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from allranks.api.routes import Route
 from allranks.errors import NotFound, ServerError
 from allranks.sdk.transfer import download as download_module
 from allranks.sdk.transfer.download import download
@@ -151,7 +153,8 @@ class Told:
     def __init__(self, paths: list[str]) -> None:
         self.paths = paths
 
-    def json(self, method: str, path: str) -> object:
+    def ask(self, route: Route[Any], *names: str, **query: object) -> object:
+        path = route.url(*names, **query)
         if path.endswith(("/links", "=true")):
             return []
         if not path.endswith("/files"):

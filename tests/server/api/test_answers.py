@@ -18,9 +18,9 @@ from starlette.routing import compile_path
 
 import allranks.server.api.endpoint  # noqa: F401  (it registers a converter of paths)
 from allranks.api.events import DATA
+from allranks.api.routes import PREFIX, ROUTES, Route
 from allranks.core.data.upload_manifest import Manifest
 from allranks.events import Kind
-from allranks.server.api.route_table import PREFIX, ROUTES, Row
 from tests.support import command_line, leave_nothing, until
 
 # A real server with two dozen jobs.
@@ -158,7 +158,7 @@ def strict(schema: Any) -> Any:
     return found
 
 
-def row_of(method: str, path: str) -> Row:
+def row_of(method: str, path: str) -> Route:
     for row in ROUTES:
         if row.method == method and compile_path(row.path)[0].match(
             PREFIX + path.partition("?")[0]

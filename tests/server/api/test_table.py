@@ -1,12 +1,52 @@
 """The table of people's routes, and the description made from it."""
 
 import inspect
+from importlib import import_module
+from typing import Annotated, get_args, get_origin, get_type_hints
 
 import pytest
+from starlette.responses import Response
 
+from allranks.api import routes
+from allranks.api.routes import ROUTES
 from allranks.server.api.endpoint import Endpoint
 from allranks.server.api.openapi import description
-from allranks.server.api.route_table import ROUTES
+from allranks.server.http.content import Content
+
+_TYPES = ("assets", "batch", "computes", "endpoints", "jobs", "metrics", "schedules", "server")
+
+
+def _answer(row: routes.Route[object]) -> object:
+    """What the function of a route is annotated with; bytes for what is not JSON."""
+    hints = get_type_hints(Endpoint(row).signature().function, include_extras=True)
+    hint = hints["return"]
+    if get_origin(hint) is Annotated:
+        mark = next(mark for mark in get_args(hint) if isinstance(mark, Content))
+        return mark.type if mark.media_type == "application/json" else bytes
+    return bytes if isinstance(hint, type) and issubclass(hint, Response) else hint
+
+
+def _is_part(of_table: object, of_function: object) -> bool:
+    """Clients read some unions as the part that they ask for."""
+    parts = get_args(of_function)
+    if of_table == of_function or of_table in parts:
+        return True
+    inside = [args for part in (of_function, *parts) for args in get_args(part)]
+    ours = get_args(of_table)
+    return bool(ours) and (ours[0] in inside or any(ours[0] in get_args(each) for each in inside))
+
+
+@pytest.mark.medium
+def test_functions_answer_what_clients_expect() -> None:
+    modules = {name: import_module(f"allranks.api.{name}") for name in _TYPES}
+    hints = get_type_hints(routes, globalns={**vars(routes), **modules})
+    wrong = []
+    for name, row in vars(routes).items():
+        if isinstance(row, routes.Route) and row != routes.merged_log:
+            expected, answer = get_args(hints[name])[0], _answer(row)
+            if not _is_part(expected, answer):
+                wrong.append(f"{name}: {expected} is not {answer}")
+    assert wrong == []
 
 
 @pytest.mark.medium

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from allranks.api.routes import ROUTES
 from allranks.server.agent_api import routes as agents
 from allranks.server.agent_api import state_routes
-from allranks.server.api.route_table import ROUTES
 from tests.server.serving import JOB, Served, held_to, served
 
 DIGEST = "0" * 64

@@ -15,12 +15,11 @@ from typing import Any
 import httpx
 import pytest
 
+from allranks.api.routes import ROUTES, Role
 from allranks.errors import Conflict, NotFound, UsageError
 from allranks.server import authentication
-from allranks.server.api.route_table import ROUTES
 from allranks.server.api.routes import job_stream
 from allranks.server.auth import tokens
-from allranks.server.auth.roles import Role
 from allranks.server.auth.tokens import Tokens
 from allranks.store.database import open_database
 from allranks.store.key_values import Settings

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.server.api.route_table import ROUTES, Row
+from allranks.api.routes import ROUTES, Route
 from tests.server.http.test_fuzz import (
     AS_JSON,
     BODIES,
@@ -136,7 +136,7 @@ def test_and_a_second_user_sees_all(server: Served, second: dict[str, str]) -> N
     ids=lambda row: row.address,
 )
 @pytest.mark.medium
-def test_addresses(server: Served, second: dict[str, str], row: Row) -> None:
+def test_addresses(server: Served, second: dict[str, str], row: Route) -> None:
     @examples(3)
     @given(st.data())
     def ask(data: st.DataObject) -> None:

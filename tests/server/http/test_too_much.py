@@ -9,8 +9,9 @@ from typing import Any, get_args
 
 import pytest
 from pydantic import BaseModel
-from starlette.routing import Route
+from starlette import routing
 
+from allranks.api.routes import ROUTES, Route
 from allranks.server.agent_api import (
     channel_routes,
     input_routes,
@@ -19,7 +20,6 @@ from allranks.server.agent_api import (
     state_routes,
 )
 from allranks.server.api.endpoint import Endpoint
-from allranks.server.api.route_table import ROUTES, Row
 from allranks.server.arguments import Argument, Source
 from tests.server.serving import Served, served
 
@@ -105,7 +105,7 @@ def bodies(argument: Argument) -> Iterator[bytes]:
                 yield json.dumps({**quiet, name: value}).encode()
 
 
-def arguments(row: Row) -> Iterator[Argument]:
+def arguments(row: Route) -> Iterator[Argument]:
     open_ones = [*Endpoint(row).signature().arguments]
     while open_ones:
         argument = open_ones.pop()
@@ -114,7 +114,7 @@ def arguments(row: Row) -> Iterator[Argument]:
 
 
 @pytest.mark.parametrize("row", [row for row in ROUTES if row.address not in LEFT_OUT], ids=str)
-def test_of_people(server: Served, row: Row) -> None:
+def test_of_people(server: Served, row: Route) -> None:
     token, path = server.token(), fill(row.path)
     for argument in arguments(row):
         name = argument.name
@@ -139,7 +139,7 @@ def agents() -> Iterator[tuple[str, str]]:
     more = (state_routes, start_routes, input_routes, channel_routes)
     of_all = [*routes.create_app().routes, *(route for each in more for route in each.routes())]
     for route in of_all:
-        if isinstance(route, Route) and not route.path.endswith(("/orders", "/start")):
+        if isinstance(route, routing.Route) and not route.path.endswith(("/orders", "/start")):
             for method in sorted((route.methods or set()) - {"HEAD"}):
                 yield method, route.path
 

@@ -16,6 +16,7 @@ from argcomplete.finders import ExclusiveCompletionFinder
 from argcomplete.lexers import split_line
 
 from allranks import settings
+from allranks.api import routes
 from allranks.cli.commands import COMMANDS, groups, in_group, split_command
 from allranks.cli.job_names import JobReference, OneOfSeveral
 from allranks.cli.parser import parser_of
@@ -169,18 +170,18 @@ def _has_server_only() -> bool:
     return contexts.chosen() is not None or settings.home().database_url.exists()
 
 
-def _get(path: str) -> Any:
+def _get(route: routes.Route[routes.Answer], **query: object) -> routes.Answer:
     """Ask a server that is running. Raises AllranksError when none is."""
     from allranks.sdk.connection import find_server
 
     with find_server.connect(start=False) as client:
-        return client.json("GET", path)
+        return client.ask(route, **query)
 
 
 def _jobs() -> Words:
     """The newest jobs and their statuses."""
     if _has_server_only():
-        return {each["name"]: each["status"] for each in _get("/api/v1/jobs?limit=200")}
+        return {each["name"]: each["status"] for each in _get(routes.list_jobs, limit=200)}
     return dict(names.jobs(settings.home()))
 
 
@@ -207,5 +208,5 @@ def _recorded(group: str) -> list[str]:
     collection, of_home = _RECORDS[group]
     if not _has_server_only():
         return of_home(settings.home())
-    answer = _get(f"/api/v1/{collection}")
+    answer = _get(routes.by_address(f"GET /{collection}"))
     return sorted({each["name"] for each in (answer["computes"] if group == "compute" else answer)})

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.api import routes
 from allranks.cli.assets.versions import definition, given, option_errors
 from allranks.cli.output import show
 from allranks.cli.parser import duration, positive
@@ -18,14 +19,11 @@ from allranks.engines.options import COMMON, Option, Type
 from allranks.engines.registry import KINDS
 from allranks.errors import UsageError
 from allranks.sdk.connection import contexts, find_server
-from allranks.sdk.connection.urls import asset_path
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
-    from allranks.api.computes import ChangedCompute, ComputesAnswer, DeletedCompute, ShownCompute
     from allranks.http_client import Client
 
-_COMPUTES = "/api/v1/computes"
 _POLL_SECONDS = 1.0
 
 
@@ -55,16 +53,15 @@ def create(options: argparse.Namespace) -> int:
             raise UsageError("a compute needs a name", hint=hint)
         client = find_server.connect()
         exists = options.file is not None and _exists(client, data["name"])
-        path = f"{_COMPUTES}?replace=true" if exists else _COMPUTES
-        compute: ChangedCompute = client.json("POST", path, data)
+        compute = client.ask(routes.create_compute, body=data, replace=exists or None)
     if options.default:
-        client.json("PUT", f"{_COMPUTES}/default", {"name": compute["name"]})
+        client.ask(routes.set_default_compute, body={"name": compute["name"]})
         compute["is_default"] = True
     return _print_changed(options, compute, "updated" if exists else "created")
 
 
 def _exists(client: Client, name: object) -> bool:
-    listing: ComputesAnswer = client.json("GET", _COMPUTES)
+    listing = client.ask(routes.list_computes)
     return any(compute["name"] == name for compute in listing["computes"])
 
 
@@ -131,7 +128,7 @@ def update(options: argparse.Namespace) -> int:
     if not changes:
         raise UsageError("nothing to change", hint="add the flags to change")
     with option_errors():
-        compute: ChangedCompute = find_server.ask("PATCH", _path(options.name), changes)
+        compute = find_server.ask(routes.update_compute, options.name, body=changes)
     return _print_changed(options, compute, "updated")
 
 
@@ -140,7 +137,7 @@ def list_computes_options(parser: argparse.ArgumentParser) -> None:
 
 
 def list_computes(options: argparse.Namespace) -> int:
-    listing: ComputesAnswer = find_server.ask("GET", _COMPUTES)
+    listing = find_server.ask(routes.list_computes)
     if options.json:
         show.as_json(listing)
         return 0
@@ -168,7 +165,7 @@ show_compute_options = _name_option
 
 def show_compute(options: argparse.Namespace) -> int:
     """Print a compute with its hosts, what runs and is free on each, and why its jobs wait."""
-    compute: ShownCompute = find_server.ask("GET", _path(options.name))
+    compute = find_server.ask(routes.show_compute, options.name)
     if options.json:
         show.as_json(compute)
         return 0
@@ -207,7 +204,7 @@ def wait(options: argparse.Namespace) -> int:
     line = show.StatusLine(options.quiet)
     end = float("inf") if options.timeout is None else time.monotonic() + options.timeout
     while True:
-        compute: ShownCompute = client.json("GET", _path(options.name))
+        compute = client.ask(routes.show_compute, options.name)
         needed = options.min_nodes or compute["min_instances"] or 1
         ready = sum(host["ready"] for host in compute["hosts"])
         remaining = end - time.monotonic()
@@ -242,7 +239,7 @@ def delete(options: argparse.Namespace) -> int:
     """Delete a compute. Its cluster and the jobs that run there are not touched."""
     if not show.may_destroy(options, f"delete the compute {options.name}"):
         return 1
-    deleted: DeletedCompute = find_server.ask("DELETE", _path(options.name))
+    deleted = find_server.ask(routes.delete_compute, options.name)
     default = deleted["default"]
     if default == options.name:
         reset = f"{options.name} is reset to its defaults; a compute of that name always exists"
@@ -257,7 +254,7 @@ set_default_options = _name_option
 
 def set_default(options: argparse.Namespace) -> int:
     """Set the compute of jobs that name none."""
-    find_server.ask("PUT", f"{_COMPUTES}/default", {"name": options.name})
+    find_server.ask(routes.set_default_compute, body={"name": options.name})
     answer = {"default": options.name}
     return show.result(options, answer, f"{options.name} is now the default compute")
 
@@ -270,13 +267,13 @@ def map_name_options(parser: argparse.ArgumentParser) -> None:
 def map_name(options: argparse.Namespace) -> int:
     """Map compute names of job files to computes; without any, print the mappings."""
     if not options.names:
-        table = find_server.ask("GET", _COMPUTES)["stands_for"]
-        return show.listing(options, table, ("NAME", "COMPUTE"), [*table.items()])
+        mappings = find_server.ask(routes.list_computes)["stands_for"]
+        return show.listing(options, mappings, ("NAME", "COMPUTE"), [*mappings.items()])
     pairs = [name.partition("=") for name in options.names]
     if any(not equals for _, equals, _ in pairs):
         raise UsageError("expected NAME=COMPUTE", hint="as in: cpu-cluster=slurm-main")
     table = {name: compute or None for name, _, compute in pairs}
-    find_server.ask("PUT", f"{_COMPUTES}/map", table)
+    find_server.ask(routes.map_computes, body=table)
     sentences = (
         f"{name} maps to {compute}" if compute else f"{name} is no longer mapped"
         for name, compute in table.items()
@@ -371,10 +368,6 @@ def _make_paths_absolute(data: Document, folder: Path) -> None:
         for name in paths & mapping.keys():
             if isinstance(mapping[name], str) and mapping[name]:
                 mapping[name] = os.path.abspath(folder / Path(mapping[name]).expanduser())
-
-
-def _path(name: str) -> str:
-    return asset_path("computes", name)
 
 
 # ---------------------------------------------------------------- printing

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from allranks.api import routes
 from allranks.cli.output import show
 from allranks.core.amounts import counted, size_text
 from allranks.errors import UsageError
@@ -46,7 +47,9 @@ def gc(options: argparse.Namespace) -> int:
     line = show.StatusLine(options.quiet or options.json)
     line.say("looking for unreferenced data")
     try:
-        answer = client.call("POST", "/api/v1/gc", json.dumps(request).encode(), timeout=_TIMEOUT)
+        answer = client.call(
+            *routes.collect_garbage.at(), json.dumps(request).encode(), timeout=_TIMEOUT
+        )
     finally:
         line.clear()
     report = json.loads(answer.body)

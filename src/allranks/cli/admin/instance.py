@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
+from allranks.api import routes
 from allranks.cli.output import show
 from allranks.core.amounts import counted
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
-
-if TYPE_CHECKING:
-    from allranks.api.server import InstancesMap
-
-_MAP = "/api/v1/instances/map"
 
 
 def map_size_options(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +24,7 @@ def map_size(options: argparse.Namespace) -> int:
         if options.gpus is not None or options.reset:
             hint = "allranks instance map SIZE --gpus G"
             raise UsageError("SIZE is missing", where="SIZE", hint=hint)
-        table: InstancesMap = find_server.ask("GET", _MAP)
+        table = find_server.ask(routes.show_instance_map)
         rows = [
             (size, str(count), "set here" if size in table["own"] else "built in")
             for size, count in table["map"].items()
@@ -40,6 +35,6 @@ def map_size(options: argparse.Namespace) -> int:
         hint = f"allranks instance map {options.size} --gpus 4"
         raise UsageError("SIZE needs either --gpus or --reset", where="--gpus", hint=hint)
     entry = {options.size: options.gpus}
-    find_server.ask("PUT", _MAP, entry)
+    find_server.ask(routes.map_instances, body=entry)
     gpus = "is reset to built in" if options.reset else f"has {counted(options.gpus, 'GPU')}"
     return show.result(options, entry, f"{options.size} {gpus}")

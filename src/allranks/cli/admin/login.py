@@ -9,6 +9,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
+from allranks.api import routes
 from allranks.cli.admin.server import NO_TLS
 from allranks.cli.output import show
 from allranks.errors import NotFound, Unreachable, UsageError
@@ -17,7 +18,7 @@ from allranks.sdk.connection import contexts
 from allranks.sdk.connection.contexts import LOCAL, Contexts, Server
 
 if TYPE_CHECKING:
-    from allranks.api.server import ServerAnswer
+    pass
 
 # As `server start --host` opens it.
 _PORT = 7443
@@ -48,8 +49,7 @@ def login(options: argparse.Namespace) -> int:
     fingerprint = _trusted(url) if pinned is None else _fingerprint(pinned, url)
     server = Server(url, _token(options.token_stdin), fingerprint, name)
     with Client(url, server.token, fingerprint=fingerprint) as client:
-        path = "/api/v1/server"
-        answer: ServerAnswer = shaped(client.json("GET", path), {"user": str, "role": str})
+        answer = shaped(client.ask(routes.show_server), {"user": str, "role": str})
 
     def added(stored: Contexts) -> Contexts:
         return stored._replace(servers={**stored.servers, name: server}).using(name)

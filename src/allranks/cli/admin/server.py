@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from allranks import file_locks, settings
+from allranks.api import routes
 from allranks.cli.output import show
 from allranks.core.amounts import counted
 from allranks.errors import AllranksError, ServerError, Unreachable, UsageError
@@ -19,7 +20,7 @@ from allranks.settings import Home
 
 if TYPE_CHECKING:
     from allranks.api.jobs import JobAnswer
-    from allranks.api.server import PublicEndpoint, PublicRequest, ServerAnswer, StopAnswer
+    from allranks.api.server import PublicEndpoint, PublicRequest
 
 NO_TLS = "without TLS anybody on the network can read everything and tokens"
 # Seconds: to end the jobs of this machine, to end the server, and to get any answer from it.
@@ -55,7 +56,7 @@ def start(options: argparse.Namespace) -> int:
     request = _public_request(options)
     was_running = find_server.look(home).alive
     server = find_server.start_server(home, options.port)
-    public = request and find_server.ask("PUT", "/api/v1/server/front", request)
+    public = request and find_server.ask(routes.open_front, body=request)
     status = _status(home, server) | ({"front": public} if public else {})
     verb = "is already running" if was_running else "is running"
     sentence = f"the server {verb} at {server.url} (pid {server.pid})"
@@ -129,7 +130,7 @@ def _remote_status(options: argparse.Namespace, chosen: contexts.Server) -> int:
     """Raises AllranksError if the server does not answer."""
     try:
         with find_server.connect() as client:
-            answer: ServerAnswer = client.json("GET", "/api/v1/server")
+            answer = client.ask(routes.show_server)
     except Unreachable as error:
         if not error.untrusted:
             leave = "allranks context use local" if chosen.name else "unset ALLRANKS_SERVER"
@@ -187,10 +188,9 @@ def _confirmed(options: argparse.Namespace) -> bool:
     """Ask about running jobs on a terminal; elsewhere, and if the server does not answer, no."""
     if options.yes or not show.can_ask():
         return True
-    path = f"/api/v1/server/stop?all={str(options.all).lower()}"
     try:
         with find_server.connect(start=False, any_version=True) as client:
-            reply = client.call("GET", path, timeout=_ANSWER_TIMEOUT)
+            reply = client.call(*routes.jobs_to_stop.at(all=options.all), timeout=_ANSWER_TIMEOUT)
     except AllranksError:
         return True
     names: list[str] = json.loads(reply.body)
@@ -261,16 +261,14 @@ def _stop_jobs(options: argparse.Namespace) -> int:
     ended, running = 0, []
     try:
         with find_server.connect(start=False, any_version=True) as client:
-            client.call("GET", "/api/v1/server", timeout=_ANSWER_TIMEOUT)
-            report: StopAnswer = client.json(
-                "POST", f"/api/v1/server/stop?all={str(options.all).lower()}"
-            )
+            client.call(*routes.show_server.at(), timeout=_ANSWER_TIMEOUT)
+            report = client.ask(routes.stop_server, all=options.all)
             until = time.monotonic() + _JOBS_TIMEOUT  # they end together
             for name in report["canceled"]:
                 line.say(f"waiting for {name} to stop")
                 remaining = max(0.0, until - time.monotonic())
-                path = f"/api/v1/jobs/{name}/wait?timeout={remaining:.3f}"
-                reply = client.call("GET", path, timeout=remaining + 5)
+                waiting = routes.wait_for_job.at(name, timeout=f"{remaining:.3f}")
+                reply = client.call(*waiting, timeout=remaining + 5)
                 job: JobAnswer = json.loads(reply.body)
                 if job["ended_at"] is None:
                     running.append(f"{name} ({job['status_reason'] or job['status']})")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
+from allranks.api import routes
 from allranks.cli.output import show
 from allranks.cli.parser import days
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
 
 if TYPE_CHECKING:
-    from allranks.api.server import CreatedToken, TokenAnswer
+    pass
 
-_TOKENS = "/api/v1/tokens"
 _ROLES = ("reader", "member", "admin")
 
 
@@ -43,7 +42,7 @@ def token(options: argparse.Namespace) -> int:
 def _create(options: argparse.Namespace) -> int:
     role = options.role or "member"
     request = {"name": options.name, "role": role, "expires_days": options.expires}
-    created: CreatedToken = find_server.ask("POST", _TOKENS, request)
+    created = find_server.ask(routes.create_token, body=request)
     if options.json:
         show.as_json(created)
         return 0
@@ -54,7 +53,7 @@ def _create(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    tokens: list[TokenAnswer] = find_server.ask("GET", _TOKENS)
+    tokens = find_server.ask(routes.list_tokens)
     if not tokens and not options.json:
         show.talk("no tokens yet; the owner of the home needs none")
         show.talk("\nhint: allranks server token create NAME")
@@ -75,6 +74,6 @@ def _list(options: argparse.Namespace) -> int:
 
 def _revoke(options: argparse.Namespace) -> int:
     with find_server.connect() as client:
-        client.call("DELETE", f"{_TOKENS}/{quote(options.name, safe='')}")
+        client.call(*routes.revoke_token.at(options.name))
     revoked = f"the token of {options.name} is revoked; their jobs keep running"
     return show.result(options, {"name": options.name}, revoked)

@@ -12,15 +12,16 @@ import tty
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from allranks.api import routes
 from allranks.cli.job_names import JobReference
 from allranks.cli.output import colours, load, rank_table, show, tables
 from allranks.cli.parser import duration
 from allranks.core.amounts import counted
 from allranks.core.metrics.across_ranks import mean
+from allranks.http_client import Client
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import answered
 from allranks.statuses import HELD
 
@@ -90,12 +91,17 @@ def _interval(text: str) -> float:
 
 def top(options: argparse.Namespace) -> int:
     """Show the jobs, or the ranks of one, until `q` or Ctrl-C."""
-    path = job_path(options.name, "/ranks") if options.name else "/api/v1/top"
+
+    def ask(client: Client) -> Any:
+        if options.name:
+            return client.ask(routes.job_ranks, options.name)
+        return client.ask(routes.live_jobs)
+
     if options.json:
-        show.as_json(find_server.ask("GET", path))
+        show.as_json(ask(find_server.connect()))
         return 0
     if options.once or not (sys.stdout.isatty() and sys.stdin.isatty()):
-        answer = find_server.ask("GET", path)
+        answer = ask(find_server.connect())
         if options.name:
             _show_ranks(answer)
             return 0
@@ -108,7 +114,7 @@ def top(options: argparse.Namespace) -> int:
     try:
         with _screen():
             while True:
-                answer = answered(find_server.connect, lambda client: client.json("GET", path))
+                answer = answered(find_server.connect, ask)
                 sys.stdout.write("\033[H")
                 size = os.get_terminal_size()
                 _draw_ranks(answer, size) if options.name else _draw(answer, size)

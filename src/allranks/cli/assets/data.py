@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.api import routes
 from allranks.cli.assets import versions
 from allranks.cli.output import show
 from allranks.cli.output.sending import confirm_large_data, sending
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from allranks.api.assets import CreatedData
     from allranks.api.common import Document
     from allranks.sdk.submit.data import When
-
-_DATA = "/api/v1/data"
-_MAP = f"{_DATA}/map"
 
 
 def create_options(parser: argparse.ArgumentParser) -> None:
@@ -122,8 +120,8 @@ def map_prefix(options: argparse.Namespace) -> int:
     """Map a URI prefix to another location; without one, print the mappings."""
     if options.prefix is not None:
         entry = {options.prefix: options.target}
-        find_server.ask("PUT", _MAP, entry)
+        find_server.ask(routes.map_data, body=entry)
         means = f"maps to {options.target}" if options.target else "is no longer mapped"
         return show.result(options, entry, f"{options.prefix} {means}")
-    mappings: dict[str, str] = find_server.ask("GET", _MAP)
+    mappings = find_server.ask(routes.show_data_map)
     return show.listing(options, mappings, ("PREFIX", "TARGET"), [*mappings.items()])

@@ -8,16 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.api import routes
 from allranks.cli.assets import versions
 from allranks.cli.output import show
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import asset_path
 
 if TYPE_CHECKING:
-    from allranks.api.assets import DatastoreAnswer
+    pass
 
-_DATASTORES = "/api/v1/datastores"
 _TYPES = "file, s3, gcs, azure_blob, azure_data_lake_gen2 or https"
 _KEYS = {
     "path": ("PATH", "file: the folder"),
@@ -75,8 +74,8 @@ def create(options: argparse.Namespace) -> int:
                 data["credentials"] = credentials
         if options.credentials_from_env:
             data["credentials"] = _credentials_of_shell(str(data.get("type") or ""))
-        query = "?replace=true" if options.replace else ""
-        store: DatastoreAnswer = find_server.ask("POST", _DATASTORES + query, data)
+        replace = options.replace or None
+        store = find_server.ask(routes.create_datastore, body=data, replace=replace)
     opened = f"{store['name']} is created: {store['uri']}, credentials: {_credentials(store)}"
     usage = f"a path in it: azureml://datastores/{store['name']}/paths/PATH"
     return show.result(options, store, opened, usage)
@@ -87,7 +86,7 @@ def list_datastores_options(parser: argparse.ArgumentParser) -> None:
 
 
 def list_datastores(options: argparse.Namespace) -> int:
-    stores: list[DatastoreAnswer] = find_server.ask("GET", _DATASTORES)
+    stores = find_server.ask(routes.list_datastores)
     rows = [
         (e["name"], "yes" if e["default"] else "", e["type"], e["uri"], _credentials(e))
         for e in stores
@@ -109,7 +108,7 @@ def delete_options(parser: argparse.ArgumentParser) -> None:
 
 
 def show_datastore(options: argparse.Namespace) -> int:
-    store: DatastoreAnswer = find_server.ask("GET", asset_path("datastores", options.name))
+    store = find_server.ask(routes.show_datastore, options.name)
     if options.json:
         show.as_json(store)
     else:
@@ -120,8 +119,7 @@ def show_datastore(options: argparse.Namespace) -> int:
 def set_default(options: argparse.Namespace) -> int:
     """Choose the default datastore: where uploads go, and what `${{default_datastore}}` and
     `workspaceblobstore` mean. `default` is the server's own store."""
-    path = f"{asset_path('datastores', options.name)}/default"
-    store: DatastoreAnswer = find_server.ask("PUT", path)
+    store = find_server.ask(routes.set_default_datastore, options.name)
     return show.result(options, store, f"{store['name']} is the default datastore: {store['uri']}")
 
 
@@ -129,7 +127,7 @@ def delete(options: argparse.Namespace) -> int:
     """Delete a datastore and its credentials, not the data in it."""
     if not show.may_destroy(options, f"delete the datastore {options.name} and its credentials"):
         return 1
-    store: DatastoreAnswer = find_server.ask("DELETE", asset_path("datastores", options.name))
+    store = find_server.ask(routes.delete_datastore, options.name)
     deleted = f"{store['name']} is deleted; the data at {store['uri']} stays in place"
     return show.result(options, store, deleted)
 

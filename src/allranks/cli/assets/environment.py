@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.api import routes
 from allranks.cli.assets import versions
 from allranks.cli.assets.versions import WHICH, reference
 from allranks.cli.output import show
@@ -15,17 +16,13 @@ from allranks.core.amounts import counted
 from allranks.core.packing import unpack
 from allranks.errors import NotFound, SpecError, UsageError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import asset_path, labelled
 from allranks.sdk.submit.current_environment import current, tools
 
 if TYPE_CHECKING:
-    from allranks.api.assets import CreatedEnvironment, EnvironmentMap, RecipeAnswer
     from allranks.api.common import Document
 
 # The substitute in the map that leaves a package out.
 _NONE = "none"
-_ENVIRONMENTS = "/api/v1/environments"
-_MAP = f"{_ENVIRONMENTS}/map"
 
 
 def create_options(parser: argparse.ArgumentParser) -> None:
@@ -51,9 +48,7 @@ def create(options: argparse.Namespace) -> int:
     data |= environment_files.inlined(versions.given(options, *keys), Path())
     data |= versions.given(options, "name")
     try:
-        environment: CreatedEnvironment = find_server.ask(
-            "POST", labelled(_ENVIRONMENTS, options.label), data
-        )
+        environment = find_server.ask(routes.create_environment, body=data, label=options.label)
     except SpecError as error:
         raise SpecError(error.problems, file=options.file) from None
     return _print_created(options, environment)
@@ -187,8 +182,8 @@ def clone_options(parser: argparse.ArgumentParser) -> None:
 def clone(options: argparse.Namespace) -> int:
     """Create an environment with the definition of another."""
     data = {"name": options.goal, "version": options.version}
-    path = asset_path("environments", options.name, "/clone")
-    return _print_created(options, find_server.ask("POST", path, data))
+    made = find_server.ask(routes.clone_environment, options.name, body=data)
+    return _print_created(options, made)
 
 
 def map_requirement_options(parser: argparse.ArgumentParser) -> None:
@@ -204,10 +199,10 @@ def map_requirement(options: argparse.Namespace) -> int:
     """Set substitutes for requirements that are unavailable; without any, print the map."""
     if options.pairs:
         entries = _entries(options.pairs)
-        find_server.ask("PUT", _MAP, entries)
+        find_server.ask(routes.map_environments, body=entries)
         sentences = (f"{request} {_meaning(taken)}" for request, taken in entries.items())
         return show.result(options, entries, *sentences)
-    table: EnvironmentMap = find_server.ask("GET", _MAP)
+    table = find_server.ask(routes.show_environment_map)
     rows = [
         (
             request,
@@ -247,9 +242,7 @@ def _cache_and_recipe(environment: Any) -> tuple[Any, Any]:
     from allranks.agent.environments.virtual_environments import EnvironmentCache
     from allranks.core.plan import Recipe  # lazy: as above
 
-    answer: RecipeAnswer = find_server.ask(
-        "POST", f"{_ENVIRONMENTS}/recipe", {"environment": environment}
-    )
+    answer = find_server.ask(routes.show_recipe, body={"environment": environment})
     environ = {**current(), **tools()}
     uv = program(answer["uv"], environ.get("PATH"))
     cache = EnvironmentCache(Path(answer["environments"]), uv, environ)

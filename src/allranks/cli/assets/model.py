@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.api import routes
 from allranks.cli.assets import versions
 from allranks.cli.job_names import JobReference
 from allranks.cli.output import show
@@ -14,10 +15,9 @@ from allranks.cli.output.progress_line import ProgressLine
 from allranks.core.amounts import counted, size_text
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import asset_path
 
 if TYPE_CHECKING:
-    from allranks.api.assets import ModelFile
+    pass
 
 
 def register_options(parser: argparse.ArgumentParser) -> None:
@@ -96,8 +96,7 @@ show_model_options = versions.which_option
 def show_model(options: argparse.Namespace) -> int:
     """Print a model with the checksums of its files and its lineage."""
     model = versions.get("models", options.name)
-    path = asset_path("models", versions.reference(model), "/manifest")
-    manifest: list[ModelFile] = find_server.ask("GET", path)
+    manifest = find_server.ask(routes.model_manifest, versions.reference(model))
     model["files"] = [{key: each[key] for key in ("path", "size", "sha256")} for each in manifest]
     show.as_json(model) if options.json else versions.print_asset(model)
     return 0

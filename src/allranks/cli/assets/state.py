@@ -6,13 +6,13 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from allranks.api import routes
 from allranks.cli.output import show
 from allranks.core.amounts import counted, size_text
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import state_path
 
 if TYPE_CHECKING:
-    from allranks.api.assets import ShownState, StateAnswer, StateEntry
+    pass
 
 
 def _name_option(parser: argparse.ArgumentParser) -> None:
@@ -25,9 +25,7 @@ def list_states_options(parser: argparse.ArgumentParser) -> None:
 
 
 def list_states(options: argparse.Namespace) -> int:
-    states: list[StateAnswer] = find_server.ask(
-        "GET", "/api/v1/states" + ("?own=true" if options.own else "")
-    )
+    states = find_server.ask(routes.list_states, own=options.own or None)
     if not states and not options.json:
         show.talk("no states yet\n\nhint: allranks run --state NAME -- COMMAND")
         return 0
@@ -54,11 +52,8 @@ def show_state_options(parser: argparse.ArgumentParser) -> None:
 
 def show_state(options: argparse.Namespace) -> int:
     """Print a state's versions, and its files with sizes and checksums."""
-    state: ShownState = find_server.ask("GET", state_path(options.name))
-    query = "" if options.version is None else f"?version={options.version}"
-    entries: list[StateEntry] = find_server.ask(
-        "GET", state_path(options.name, f"/manifest{query}")
-    )
+    state = find_server.ask(routes.show_state, options.name)
+    entries = find_server.ask(routes.state_manifest, options.name, version=options.version)
     if options.json:
         show.as_json({**state, "entries": entries})
         return 0
@@ -92,8 +87,8 @@ def restore_options(parser: argparse.ArgumentParser) -> None:
 
 def restore(options: argparse.Namespace) -> int:
     """Make a version the current one: the next job resumes from it."""
-    path = state_path(options.name, "/restore")
-    state: ShownState = find_server.ask("POST", path, {"version": options.version})
+    body = {"version": options.version}
+    state = find_server.ask(routes.restore_state, options.name, body=body)
     restored = f"{state['name']} is restored to version {options.version}: {_size(state)}"
     return show.result(options, state, restored)
 
@@ -107,7 +102,7 @@ def delete(options: argparse.Namespace) -> int:
     """Delete a state with all its versions, for good."""
     if not show.may_destroy(options, f"delete the state {options.name} with all its versions"):
         return 1
-    state: ShownState = find_server.ask("DELETE", state_path(options.name))
+    state = find_server.ask(routes.delete_state, options.name)
     return show.result(options, state, f"{state['name']} is deleted: {_size(state)}")
 
 

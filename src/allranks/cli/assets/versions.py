@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.api import routes
 from allranks.cli.output import show
 from allranks.cli.parser import option_of, with_option
 from allranks.errors import NotFound, Problem, SpecError, UsageError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import asset_path, versions_path
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
@@ -102,8 +102,13 @@ def reference(asset: Mapping[str, Any]) -> str:
 
 
 def get(collection: str, name: str) -> Document:
-    asset: Document = find_server.ask("GET", asset_path(collection, name))
+    asset: Document = find_server.ask(_route("GET", collection), name)
     return asset
+
+
+def _route(method: str, collection: str, rest: str = "") -> routes.Route[Any]:
+    """The route of a version of an asset."""
+    return routes.by_address(f"{method} /{collection}/{{reference}}{rest}")
 
 
 def print_list(
@@ -117,7 +122,8 @@ def print_list(
 
     ``usage`` is the command that creates the first one. Raises NotFound for an unknown name.
     """
-    assets = find_server.ask("GET", versions_path(collection, options.name))
+    versions = routes.by_address(f"GET /{collection}")
+    assets = find_server.ask(versions, name=options.name or None)
     if options.name and not assets:
         raise _not_found(collection, options.name)
     if not assets and not options.json:
@@ -130,7 +136,8 @@ def _not_found(collection: str, name: str) -> NotFound:
     from allranks.spec.fields.problems import nearest  # lazy: imports the models
 
     word = collection.removesuffix("s")
-    names = {each["name"] for each in find_server.ask("GET", versions_path(collection, None))}
+    newest = find_server.ask(routes.by_address(f"GET /{collection}"))
+    names = {asset["name"] for asset in newest}
     hint = nearest(name, names) or f"`allranks {word} list` shows all names"
     return NotFound(f"no {word} named {name!r}", hint=hint)
 
@@ -169,8 +176,8 @@ def label_options(parser: argparse.ArgumentParser) -> None:
 
 def label(options: argparse.Namespace) -> int:
     """Point labels to a version: `azureml:NAME@LABEL` means it from now on."""
-    path = asset_path(options.collection, options.name, "/labels")
-    asset = find_server.ask("PUT", path, {"labels": options.labels})
+    labelling = _route("PUT", options.collection, "/labels")
+    asset = find_server.ask(labelling, options.name, body={"labels": options.labels})
     labels = ", ".join(asset["labels"])
     return show.result(options, asset, f"{reference(asset)} is labelled {labels}")
 
@@ -184,6 +191,6 @@ def delete_options(parser: argparse.ArgumentParser) -> None:
 def delete(options: argparse.Namespace) -> int:
     if not show.may_destroy(options, f"delete {options.name}"):
         return 1
-    asset = find_server.ask("DELETE", asset_path(options.collection, options.name))
+    asset = find_server.ask(_route("DELETE", options.collection), options.name)
     kept = _AFTER_DELETE[options.collection]
     return show.result(options, asset, f"{reference(asset)} is deleted; {kept}")

@@ -8,8 +8,8 @@ import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
 
+from allranks.api import routes
 from allranks.cli.dev import notes
 from allranks.cli.job.enter import open_shell
 from allranks.cli.job.list_jobs import age
@@ -23,7 +23,6 @@ from allranks.core.amounts import seconds_text
 from allranks.core.job.sessions import TAG, session_name
 from allranks.errors import AllranksError, Conflict, SpecError, UsageError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 from allranks.sdk.submit.current_environment import asked_for
 from allranks.sdk.submit.names import generate_name
 from allranks.sdk.submit.shell_variables import with_shell_variables
@@ -231,7 +230,7 @@ def stop(options: argparse.Namespace) -> int:
     if job["status"] in TERMINAL:
         keys.remove(name)
         return show.result(options, job, f"{name} has ended already")
-    canceled: ShownJob = find_server.ask("POST", job_path(name, "/cancel"))
+    canceled = find_server.ask(routes.cancel_job, name)
     keys.remove(name)
     return show.result(options, canceled, f"{name} ends")
 
@@ -252,6 +251,4 @@ def _named(options: argparse.Namespace) -> str:
 
 
 def _sessions() -> list[ListedJob]:
-    query = urlencode({"tag": f"{TAG}=dev", "limit": 200})
-    jobs: list[ListedJob] = find_server.ask("GET", f"/api/v1/jobs?{query}")
-    return jobs
+    return find_server.ask(routes.list_jobs, tag=f"{TAG}=dev", limit=200)

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from allranks import settings
 from allranks.agent.inside.allranks_dev_files import digest
+from allranks.api import routes
 from allranks.core.job.sessions import PREFIX
 from allranks.errors import NotFound, UsageError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 from allranks.snapshot.files import walk
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _path(name: str, mark: str) -> Path:
 def session_job(name: str) -> ShownJob:
     """The job of a session. Raises NotFound."""
     try:
-        job: ShownJob = find_server.ask("GET", job_path(name))
+        job = find_server.ask(routes.show_job, name)
     except NotFound:
         hint = "`allranks dev list` lists them; `allranks dev` starts one"
         raise NotFound(f"no session {name.removeprefix(PREFIX)!r}", hint=hint) from None

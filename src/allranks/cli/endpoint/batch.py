@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.api import routes
 from allranks.cli.endpoint.deliver import File, deliver
 from allranks.cli.output import show
 from allranks.errors import NotFound, UsageError
@@ -21,10 +22,9 @@ if TYPE_CHECKING:
 
 def find(name: str) -> BatchEndpointAnswer | None:
     try:
-        answer: BatchEndpointAnswer = find_server.ask("GET", batch.endpoint_path(name))
+        return find_server.ask(routes.show_batch_endpoint, name)
     except NotFound:
         return None
-    return answer
 
 
 def create(
@@ -34,7 +34,7 @@ def create(
 
     keys = sendable({key: value for key, value in data.items() if key != "type"})
     made = parse_batch_endpoint(keys, lines, options.file)
-    answer: BatchEndpointAnswer = find_server.ask("PUT", batch.endpoint_path(made.name), keys)
+    answer = find_server.ask(routes.put_batch_endpoint, made.name, body=keys)
     _notes(answer["notes"])
     return show.result(options, answer, f"{made.name} is created; next: allranks deployment create")
 
@@ -71,13 +71,13 @@ def update(options: argparse.Namespace, made: BatchEndpointAnswer) -> int:
     for key in ("tags", "properties"):
         if key in data:
             data[key] = {**(made["spec"].get(key) or {}), **data[key]}
-    answer: BatchEndpointAnswer = find_server.ask("PUT", batch.endpoint_path(made["name"]), data)
+    answer = find_server.ask(routes.put_batch_endpoint, made["name"], body=data)
     default = answer["default_deployment"] or "none"
     return show.result(options, answer, f"{made['name']}: the default deployment is {default}")
 
 
 def delete(options: argparse.Namespace, made: BatchEndpointAnswer) -> int:
-    answer = find_server.ask("DELETE", batch.endpoint_path(made["name"]))
+    answer = find_server.ask(routes.delete_batch_endpoint, made["name"])
     return show.result(options, answer, f"{made['name']} is deleted; its jobs stay")
 
 
@@ -138,7 +138,7 @@ def list_jobs_options(parser: argparse.ArgumentParser) -> None:
 
 def list_jobs(options: argparse.Namespace) -> int:
     """List the jobs of a batch endpoint, the newest first."""
-    find_server.ask("GET", batch.endpoint_path(options.name))
+    find_server.ask(routes.show_batch_endpoint, options.name)
     rows = batch.jobs_of(options.name, options.deployment)
     head = ("NAME", "STATUS", "DEPLOYMENT", "CREATED")
     cells = [
@@ -162,10 +162,10 @@ def put_deployment(
     from allranks.spec.batch import parse_batch_deployment  # lazy: imports the models
 
     made = parse_batch_deployment(sendable(data), lines, options.file)
-    where = batch.deployment_path(made.endpoint_name, made.name)
+    to = routes.put_batch_deployment.at(made.endpoint_name, made.name)
     more = {"default": True} if getattr(options, "set_default", False) else {}
     file = File(data, base, lines)
-    answer: BatchDeploymentAnswer = deliver(options, file, where, "PUT", more, is_batch=True)
+    answer: BatchDeploymentAnswer = deliver(options, file, to, more, is_batch=True)
     _notes(answer["notes"])
     named = f"{answer['endpoint']}/{answer['name']}"
     return show.result(options, answer, f"{named} is {verb}; it runs when it is invoked")
@@ -197,8 +197,7 @@ def show_deployment(options: argparse.Namespace) -> int:
 
 
 def delete_deployment(options: argparse.Namespace) -> int:
-    where = batch.deployment_path(options.endpoint, options.name)
-    made: BatchDeploymentAnswer = find_server.ask("DELETE", where)
+    made = find_server.ask(routes.delete_batch_deployment, options.endpoint, options.name)
     return show.result(options, made, f"{made['endpoint']}/{made['name']} is deleted")
 
 

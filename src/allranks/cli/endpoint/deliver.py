@@ -23,12 +23,11 @@ class File(NamedTuple):
 def deliver(
     options: argparse.Namespace,
     file: File,
-    where: str,
-    method: str,
+    to: tuple[str, str],
     more: Mapping[str, Any],
     is_batch: bool = False,
 ) -> Any:
-    """The server's answer. ``more`` are further keys of the body."""
+    """The server's answer to a request ``to`` a route. ``more`` are further keys of the body."""
     # lazy: imports the models
     from allranks.sdk.submit.deployment import on_compute_of_endpoint, prepare_deployment
     from allranks.sdk.submit.send import send
@@ -56,8 +55,7 @@ def deliver(
                     {**body, **more},
                     snapshots,
                     line.report,
-                    where=where,
-                    method=method,
+                    to=to,
                     allow_large_data=allow,
                     note=note,
                 ),

@@ -8,13 +8,12 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
+from allranks.api import routes
 from allranks.cli.endpoint.deliver import File, deliver
 from allranks.cli.endpoint.endpoint import (
     is_batch,
     online_or_batch,
-    path,
     ready_of,
     replica_of,
     set_option,
@@ -88,7 +87,7 @@ def create(options: argparse.Namespace) -> int:
 
         return put_deployment(options, data, base, lines, "created")
     more = {"all_traffic": True} if options.all_traffic else {}
-    return _send(options, data, base, lines, "POST", more)
+    return _send(options, data, base, lines, more)
 
 
 def update_options(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +109,7 @@ def update(options: argparse.Namespace) -> int:
             from allranks.cli.endpoint.batch import put_deployment  # lazy: imports the models
 
             return put_deployment(options, data, base, lines, "updated")
-        return _send(options, data, base, lines, "PATCH")
+        return _send(options, data, base, lines, is_update=True)
     if options.name is None or options.endpoint is None:
         raise UsageError("which deployment?", hint="NAME -e ENDPOINT, or -f FILE")
     body: dict[str, Any] = {"rollback": True} if options.rollback else {}
@@ -118,9 +117,9 @@ def update(options: argparse.Namespace) -> int:
         body = {"instance_count": options.instance_count}
     if not body:
         raise UsageError("nothing to update", hint="-f FILE, --instance-count N or --rollback")
-    at = path(options.endpoint, f"/deployments/{quote(options.name, safe='')}")
-    before: DeploymentAnswer = find_server.ask("GET", at)
-    made: DeploymentAnswer = find_server.ask("PATCH", at, body)
+    names = (options.endpoint, options.name)
+    before = find_server.ask(routes.show_deployment, *names)
+    made = find_server.ask(routes.update_deployment, *names, body=body)
     if not options.rollback:
         return _ready(options, made)
     return _ready(options, made, f"is rolled back{_models(before['spec'], made['spec'])}")
@@ -166,19 +165,20 @@ def _send(
     data: dict[str, Any],
     base: Path,
     lines: Mapping[str, int] | None,
-    method: str,
     more: Mapping[str, Any] = {},
+    *,
+    is_update: bool = False,
 ) -> int:
     # lazy: imports the models
     from allranks.spec.endpoint import parse_deployment
     from allranks.spec.fields.scalars import sendable
 
     parsed = parse_deployment(sendable(dict(data)), lines, options.file)
-    where = path(parsed.endpoint_name, "/deployments")
-    if method == "PATCH":
-        where += "/" + quote(parsed.name, safe="")
+    to = routes.create_deployment.at(parsed.endpoint_name)
+    if is_update:
+        to = routes.update_deployment.at(parsed.endpoint_name, parsed.name)
     file = File(data, base, lines)
-    made: DeploymentAnswer = deliver(options, file, where, method, more)
+    made: DeploymentAnswer = deliver(options, file, to, more)
     return _ready(options, made)
 
 
@@ -278,7 +278,7 @@ def show_deployment(options: argparse.Namespace) -> int:
         from allranks.cli.endpoint import batch  # lazy: imports the models
 
         return batch.show_deployment(options)
-    made: DeploymentAnswer = find_server.ask("GET", _at(options))
+    made = find_server.ask(routes.show_deployment, options.endpoint, options.name)
     if options.json:
         show.as_json(made)
         return 0
@@ -305,7 +305,7 @@ def delete(options: argparse.Namespace) -> int:
         from allranks.cli.endpoint import batch  # lazy: imports the models
 
         return batch.delete_deployment(options)
-    made: DeploymentAnswer = find_server.ask("DELETE", _at(options))
+    made = find_server.ask(routes.delete_deployment, options.endpoint, options.name)
     return show.result(options, made, f"{made['endpoint']}/{made['name']} is deleted")
 
 
@@ -318,7 +318,7 @@ def logs_options(parser: argparse.ArgumentParser) -> None:
 def logs(options: argparse.Namespace) -> int:
     """Print what the replicas of a deployment have printed, the latest one's last. One that has
     failed is first, until another is ready."""
-    made: DeploymentAnswer = find_server.ask("GET", _at(options))
+    made = find_server.ask(routes.show_deployment, options.endpoint, options.name)
     names = [item["job"] for item in made["replicas"]]
     failed = made["failed_job"]
     if failed and made["reason"]:
@@ -338,10 +338,6 @@ def logs(options: argparse.Namespace) -> int:
         tail = ["--tail", str(options.tail)] if options.tail is not None else []
         code = run_words(["job", "logs", name, *tail]) or code
     return code
-
-
-def _at(options: argparse.Namespace) -> str:
-    return path(options.endpoint, f"/deployments/{quote(options.name, safe='')}")
 
 
 def deploy_options(parser: argparse.ArgumentParser) -> None:
@@ -394,7 +390,7 @@ def deploy(options: argparse.Namespace) -> int:
         deployment["resources"] = {"gpus_per_instance": options.gpus}
     options.file = None
     try:
-        made: EndpointAnswer | None = find_server.ask("GET", path(name))
+        made: EndpointAnswer | None = find_server.ask(routes.show_endpoint, name)
     except NotFound:
         made = None
     deployments = made["deployments"] if made else []
@@ -406,22 +402,24 @@ def deploy(options: argparse.Namespace) -> int:
     _prepare_endpoint(name, made, options)
     more = {"traffic": options.traffic} if options.traffic else {}
     if before is not None and not has_code:
-        at = path(name, f"/deployments/{quote(options.deployment, safe='')}")
-        code = _ready(options, find_server.ask("PATCH", at, {"changes": deployment, **more}))
+        body = {"changes": deployment, **more}
+        names = (name, options.deployment)
+        code = _ready(options, find_server.ask(routes.update_deployment, *names, body=body))
     elif before is not None:
-        code = _send(options, {**before["spec"], **deployment}, Path.cwd(), None, "PATCH", more)
+        changed = {**before["spec"], **deployment}
+        code = _send(options, changed, Path.cwd(), None, more, is_update=True)
     else:
         if options.traffic is None and not (made and any(made["traffic"].values())):
             more = {"traffic": 100}
         try:
-            code = _send(options, deployment, Path.cwd(), None, "POST", more)
+            code = _send(options, deployment, Path.cwd(), None, more)
         except BaseException:
-            made = find_server.ask("GET", path(name))
+            made = find_server.ask(routes.show_endpoint, name)
             if is_new and not made["deployments"]:
-                find_server.ask("DELETE", path(name))
+                find_server.ask(routes.delete_endpoint, name)
             raise
     if not options.json and code == 0:
-        made = find_server.ask("GET", path(name))
+        made = find_server.ask(routes.show_endpoint, name)
         now = next((e for e in made["deployments"] if e["name"] == options.deployment), None)
         change = _models(before["spec"], now["spec"]) if before and now else ""
         if change and not options.no_wait:
@@ -450,7 +448,7 @@ def _prepare_endpoint(name: str, made: EndpointAnswer | None, options: argparse.
     """Make the endpoint if it is missing. Raises UsageError if it is there with another mode."""
     if made is None:
         body = {"name": name, "auth_mode": options.auth_mode or "key"}
-        find_server.ask("POST", "/api/v1/endpoints", body)
+        find_server.ask(routes.create_endpoint, body=body)
     elif options.auth_mode not in (None, made["auth_mode"]):
         hint = "leave --auth-mode out, or make another endpoint: --name NAME"
         raise UsageError(f"{name} is there, with auth_mode {made['auth_mode']}", hint=hint)

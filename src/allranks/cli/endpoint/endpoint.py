@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
+from allranks.api import routes
 from allranks.cli.output import show
 from allranks.errors import NotFound, UsageError
 from allranks.sdk.connection import find_server
@@ -21,30 +21,19 @@ if TYPE_CHECKING:
     from allranks.api.endpoints import (
         DeploymentAnswer,
         EndpointAnswer,
-        EndpointKeys,
         ReplicaAnswer,
     )
-
-_ENDPOINTS = "/api/v1/endpoints"
-
-
-def path(name: str, rest: str = "") -> str:
-    if not name.strip(". ") or "/" in name:
-        hint = "allranks endpoint list"
-        raise UsageError(f"{name!r} is not the name of an endpoint", hint=hint)
-    return f"{_ENDPOINTS}/{quote(name, safe='')}{rest}"
 
 
 def online_or_batch(name: str) -> EndpointAnswer | BatchEndpointAnswer:
     """The endpoint of a name. Raises NotFound."""
     try:
-        answer: EndpointAnswer = find_server.ask("GET", path(name))
+        return find_server.ask(routes.show_endpoint, name)
     except NotFound:
         made: BatchEndpointAnswer | None = _batch().find(name)
         if made is None:
             raise
         return made
-    return answer
 
 
 def is_batch(made: EndpointAnswer | BatchEndpointAnswer) -> TypeIs[BatchEndpointAnswer]:
@@ -110,7 +99,7 @@ def create(options: argparse.Namespace) -> int:
         return int(_batch().create(options, data, lines))
     data = sendable(data)
     parse_endpoint(data, lines, options.file)
-    made: EndpointAnswer = find_server.ask("POST", _ENDPOINTS, data)
+    made = find_server.ask(routes.create_endpoint, body=data)
     for note in made["notes"]:
         show.talk(f"note: {note}")
     return show.result(
@@ -124,9 +113,9 @@ list_endpoints_options = type_option
 def list_endpoints(options: argparse.Namespace) -> int:
     rows: list[EndpointAnswer | BatchEndpointAnswer] = []
     if options.type != "batch":
-        rows += find_server.ask("GET", _ENDPOINTS)
+        rows += find_server.ask(routes.list_endpoints)
     if options.type != "online":
-        rows += find_server.ask("GET", "/api/v1/batch-endpoints")
+        rows += find_server.ask(routes.list_batch_endpoints)
     if not rows and not options.json:
         show.talk(
             "no endpoints yet\n\nhint: allranks model deploy MODEL, or endpoint create -f FILE"
@@ -274,7 +263,7 @@ def update(options: argparse.Namespace) -> int:
     }
     if not data:
         raise UsageError("nothing to update", hint='--traffic "blue=90 green=10"')
-    changed: EndpointAnswer = find_server.ask("PATCH", path(options.name), data)
+    changed = find_server.ask(routes.update_endpoint, options.name, body=data)
     lines = [f"warning: {line}" for line in unanswered(changed)]
     return show.result(
         options, changed, f"{changed['name']}: traffic {traffic_of(changed)}", *lines
@@ -301,13 +290,13 @@ def delete(options: argparse.Namespace) -> int:
         return 1
     if is_batch(made):
         return int(_batch().delete(options, made))
-    find_server.ask("DELETE", path(options.name))
+    find_server.ask(routes.delete_endpoint, options.name)
     return show.result(options, made, f"{made['name']} is deleted; its replicas stop")
 
 
 def get_credentials(options: argparse.Namespace) -> int:
     """Print the two keys of an endpoint; either one is accepted."""
-    keys: EndpointKeys = find_server.ask("GET", path(options.name, "/keys"))
+    keys = find_server.ask(routes.endpoint_keys, options.name)
     if options.json:
         show.as_json({"primaryKey": keys["primary"], "secondaryKey": keys["secondary"]})
     else:
@@ -325,7 +314,7 @@ def regenerate_keys_options(parser: argparse.ArgumentParser) -> None:
 def regenerate_keys(options: argparse.Namespace) -> int:
     """Replace a key: the old one is refused from then on."""
     body = {"key": options.key_type.lower()}
-    keys: EndpointKeys = find_server.ask("POST", path(options.name, "/keys"), body)
+    keys = find_server.ask(routes.renew_endpoint_key, options.name, body=body)
     return show.result(options, keys, f"{options.name} has a new {body['key']} key")
 
 

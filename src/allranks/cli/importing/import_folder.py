@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from allranks import folder_trees, settings
+from allranks.api import routes
 from allranks.cli.importing import job_files, programs
 from allranks.cli.importing.finding import NO, NOT_KNOWN, PARTLY, YES, Finding, prefix_of
 from allranks.cli.importing.runs import import_runs
@@ -16,16 +17,13 @@ from allranks.cli.output import show
 from allranks.cli.parser import refuse_with
 from allranks.errors import NotFound, Unreachable, UsageError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import versions_path
 
 if TYPE_CHECKING:
-    from allranks.api.computes import ComputesAnswer
     from allranks.cli.importing.judge import IsRegistered
 
 _ANSWERS = (YES, PARTLY, NO, NOT_KNOWN)
 _SKIPPED = {"node_modules", "__pycache__", "site-packages"}
 _HINT = "allranks import FOLDER, or allranks import runs FOLDER"
-_MAPS = ("/api/v1/computes/map", "/api/v1/data/map")
 
 
 def import_folder_options(parser: argparse.ArgumentParser) -> None:
@@ -86,7 +84,7 @@ def _is_registered_there(kind: str, name: str, version: str | None = None) -> bo
     """As `is_registered`, of the server in use; False if it does not answer."""
     collection = kind if kind == "data" else f"{kind}s"
     try:
-        rows = find_server.ask("GET", versions_path(collection, name))
+        rows = find_server.ask(routes.by_address(f"GET /{collection}"), name=name)
     except (NotFound, Unreachable):
         return False
     return any(version in (None, row["version"]) for row in rows)
@@ -94,21 +92,21 @@ def _is_registered_there(kind: str, name: str, version: str | None = None) -> bo
 
 def _write(findings: Sequence[Finding], data: str | None) -> dict[str, str]:
     """Map the computes that are not there and, with ``data``, the addresses. Returns the maps."""
-    answer: ComputesAnswer = find_server.ask("GET", "/api/v1/computes")
+    answer = find_server.ask(routes.list_computes)
     default = next((each["name"] for each in answer["computes"] if each["is_default"]), None)
     known = {each["name"] for each in answer["computes"]} | set(answer["stands_for"])
     missing = {name for each in findings for name in each.computes} - known - _STANDING
     made = {name: default for name in sorted(missing) if default is not None}
     if made:
-        find_server.ask("PUT", _MAPS[0], made)
+        find_server.ask(routes.map_computes, body=made)
     places: dict[str, str] = {}
     if data is not None:
-        before = find_server.ask("GET", _MAPS[1])
+        before = find_server.ask(routes.show_data_map)
         for prefix in sorted({prefix_of(address) for each in findings for address in each.data}):
             if not any(prefix.startswith(each) for each in before):
                 places[prefix] = f"{Path(data).absolute() / _name(prefix)}/"
         if places:
-            find_server.ask("PUT", _MAPS[1], places)
+            find_server.ask(routes.map_data, body=places)
     return made | places
 
 

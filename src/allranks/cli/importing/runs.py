@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.agent.trackers import runs
+from allranks.api import routes
 from allranks.cli.output import show
 from allranks.cli.output.progress_line import ProgressLine
 from allranks.core.amounts import counted
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from allranks.api.jobs import ImportedJob
     from allranks.http_client import Client
 
-_ROUTE = "/api/v1/jobs/imported"
 # Bytes of points in one request, and runs.
 _PIECE, _RUNS = 2 << 20, 100
 
@@ -66,8 +66,7 @@ def _send(
 ) -> list[ImportedJob]:
     """Record runs. One whose name another job has does not keep the others out."""
     try:
-        jobs: list[ImportedJob] = client.json("POST", _ROUTE, {"runs": batch})
-        return jobs
+        return client.ask(routes.add_imported, body={"runs": batch})
     except Conflict as error:
         if len(batch) == 1:
             answers[batch[0]["name"]] |= {"damage": error.message, "recorded": False}

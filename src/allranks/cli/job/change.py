@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, TypedDict
 
+from allranks.api import routes
 from allranks.cli.job_names import job_argument, whole_job_argument
 from allranks.cli.output import show
 from allranks.core.amounts import size_text
@@ -12,11 +13,9 @@ from allranks.core.job.list_filters import tag as read_tag
 from allranks.errors import Conflict, UsageError
 from allranks.http_client import Client
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import DeletedJob, JobRecord
-    from allranks.api.metrics import ShownJob
+    from allranks.api.jobs import DeletedJob
 
 
 def tag_options(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +36,7 @@ def tag(options: argparse.Namespace) -> int:
     if not tags and not options.remove:
         raise UsageError("no tag to set or remove was given", hint="K=V …, or --remove K")
     change = {"tags": tags, "remove_tags": options.remove}
-    job: JobRecord = find_server.ask("PATCH", job_path(options.name), change)
+    job = find_server.ask(routes.update_job, options.name, body=change)
     if options.json:
         show.as_json(job)
     elif not options.quiet:
@@ -64,7 +63,7 @@ def restore(options: argparse.Namespace) -> int:
 def _archive(options: argparse.Namespace, archived: bool, outcome: str) -> int:
     answers = []
     for name in dict.fromkeys(options.names):
-        answers.append(find_server.ask("PATCH", job_path(name), {"archived": archived}))
+        answers.append(find_server.ask(routes.update_job, name, body={"archived": archived}))
         if not options.json and not options.quiet:
             show.talk(f"{name} {outcome}")
     if options.json:
@@ -90,7 +89,7 @@ def delete(options: argparse.Namespace) -> int:
             return 1
         gone: list[DeletedJob] = []
         for job in jobs:
-            gone.append(client.json("DELETE", job_path(job["name"])))
+            gone.append(client.ask(routes.delete_job, job["name"]))
             if not options.json and not options.quiet:
                 show.talk(f"deleted {job['name']}, {size_text(gone[-1]['bytes'])}")
     if options.json:
@@ -109,7 +108,7 @@ class _Deletable(TypedDict):
 
 def _job_of(client: Client, name: str) -> _Deletable:
     try:
-        job: ShownJob = client.json("GET", job_path(name))
+        job = client.ask(routes.show_job, name)
     except Conflict:  # its record is damaged: only the name is known
         return {"name": name, "status": "Damaged", "display_name": name, "created_at": ""}
     return {

@@ -5,19 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 
+from allranks.api import routes
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import colours, show
 from allranks.core.amounts import counted
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.line_differences import Lines, line_differences
 from allranks.sdk.jobs.metrics import by_name
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import ComparisonAnswer
+    pass
 
 # The length limit of a value; `--json` has the full value.
 _WIDE = 48
@@ -33,9 +32,8 @@ def compare(options: argparse.Namespace) -> int:
     if len(names) < 2:
         hint = "name two jobs or more: allranks job compare - NAME"
         raise UsageError("one job alone cannot be compared", hint=hint)
-    query = urlencode({"job": names}, doseq=True)
     with find_server.connect() as client:
-        comparison: ComparisonAnswer = client.json("GET", f"/api/v1/compare?{query}")
+        comparison = client.ask(routes.compare_jobs, job=names)
         different = line_differences(client, comparison)
     if options.json:
         lines = [
@@ -79,10 +77,9 @@ def metrics_of(names: list[str], options: argparse.Namespace) -> int:
     if options.follow:
         raise UsageError("--follow is for one job", where="--follow", hint="name one job")
     filters = {"metric": options.metric, "attempt": options.attempt}
-    query = urlencode({key: value for key, value in filters.items() if value is not None})
     with find_server.connect() as client:
         jobs = {
-            name: by_name(client.json("GET", job_path(name, f"/metrics?{query}"))["series"])
+            name: by_name(client.ask(routes.job_metrics, name, **filters)["series"])
             for name in names
         }
     if options.json:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from allranks.api import routes
 from allranks.cli.job.follow_or_detach import earlier_attempts
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import rank_table, show
@@ -14,11 +15,9 @@ from allranks.core.amounts import counted
 from allranks.core.node_names import node_name
 from allranks.errors import Conflict, UsageError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:
     from allranks.api import jobs as api
-    from allranks.api.metrics import ShownJob
     from allranks.http_client import Client
 
 # The number of ranks whose end is shown.
@@ -35,13 +34,12 @@ def explain_options(parser: argparse.ArgumentParser) -> None:
 def explain(options: argparse.Namespace) -> int:
     """Of a parent: also of the first child that failed."""
     client = find_server.connect()
-    job: ShownJob = client.json("GET", job_path(options.name))
+    job = client.ask(routes.show_job, options.name)
     if job["type"] == "sweep":
         return _explain_sweep(client, job, options)
-    explanation: api.FailureExplanation | api.PipelineExplanation | api.StepExplanation
     slow: list[api.SlowRank] = job.get("slow_ranks") or []
     try:
-        explanation = client.json("GET", job_path(options.name, "/explanation"))
+        explanation = client.ask(routes.job_explanation, options.name)
     except Conflict:
         if not slow:
             raise
@@ -85,7 +83,7 @@ def _explain_sweep(client: Client, sweep: api.JobAnswer, options: argparse.Names
         message = f"no trial of {sweep['name']} has failed"
         raise UsageError(message, hint=f"allranks job show {sweep['name']}")
     if options.json:
-        show.as_json(client.json("GET", job_path(failed[0], "/explanation")))
+        show.as_json(client.ask(routes.job_explanation, failed[0]))
         return 0
     if sweep["error"]:
         show.line(f"{sweep['name']} failed: {cut(sweep['error']['message'], _LONG)}")
@@ -95,7 +93,7 @@ def _explain_sweep(client: Client, sweep: api.JobAnswer, options: argparse.Names
 
 
 def _explain_child(client: Client, name: str, quiet: bool) -> None:
-    explanation: api.FailureExplanation = client.json("GET", job_path(name, "/explanation"))
+    explanation = cast("api.FailureExplanation", client.ask(routes.job_explanation, name))
     show.line("")
     _show(_of_job(explanation))
     _show(iter(earlier_attempts(name, explanation["attempt"])))

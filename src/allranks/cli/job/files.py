@@ -8,13 +8,13 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from allranks.api import routes
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.core.amounts import counted, size_text
 from allranks.core.data import kept_files
 from allranks.errors import ServerError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 from allranks.statuses import JobStatus
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _folders_elsewhere(name: str) -> set[str]:
     """The names of the job's folders that have files, on a server of another machine."""
     listing: list[FileAnswer] = []
     with contextlib.suppress(ServerError), find_server.connect() as client:
-        listing = client.json("GET", job_path(name, "/files"))
+        listing = client.ask(routes.job_files, name)
     steps = [file["path"].split("/") for file in listing]
     return {step[1] for step in steps if step[0] == "artifacts" and len(step) > 2}
 

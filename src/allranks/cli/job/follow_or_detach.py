@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
 
+from allranks.api import routes
 from allranks.cli.job.files import left
 from allranks.cli.output import show
 from allranks.cli.output.failure import (
@@ -29,7 +30,6 @@ from allranks.cli.output.rank_output import Printer, releasing
 from allranks.core.node_names import with_host
 from allranks.errors import ServerError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import Following
 from allranks.statuses import HELD, VERDICTS, Purpose, Reason
 
@@ -122,7 +122,7 @@ def _follow(
         if not cancel:
             raise
     show.talk(f"\ncanceling {name}; press Ctrl-C again to stop waiting")
-    find_server.ask("POST", job_path(name, "/cancel"))
+    find_server.ask(routes.cancel_job, name)
     return follower.follow()
 
 
@@ -238,8 +238,7 @@ _WAITING = ("NotStarted", "Queued", "Provisioning", "Preparing")
 
 
 def _events(name: str) -> list[EventAnswer]:
-    events: list[EventAnswer] = find_server.ask("GET", job_path(name, "/events"))
-    return events
+    return find_server.ask(routes.job_events, name)
 
 
 def _of_files(events: Sequence[EventAnswer], first: int, attempt: int) -> list[str]:
@@ -335,7 +334,7 @@ def _notes(job: JobAnswer, events: Sequence[EventAnswer]) -> list[str]:
 
 def _reported(job: JobAnswer) -> set[str]:
     """The requested metrics that have points in the last attempt."""
-    summary = find_server.ask("GET", job_path(job["name"], "/metrics/summary"))
+    summary = find_server.ask(routes.metrics_summary, job["name"])
     series: list[MetricSummary] = summary["series"]
     names = {one["name"] for one in series if one["attempt"] == job["attempts"]}
     requested = set(job["spec"].get("metrics") or ())

@@ -6,8 +6,8 @@ import argparse
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 
+from allranks.api import routes
 from allranks.cli.job.follow_or_detach import SUCCESS, verdict
 from allranks.cli.job_names import (
     OneOfSeveral,
@@ -29,7 +29,6 @@ from allranks.cli.report.goodput import summary
 from allranks.core.amounts import counted
 from allranks.errors import AllranksError, Unreachable, UsageError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs import interrupt
 from allranks.sdk.jobs.goodput_facts import job_times
 from allranks.sdk.jobs.metrics import across_ranks
@@ -37,18 +36,15 @@ from allranks.statuses import HELD, TERMINAL, JobStatus
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
-    from allranks.api.endpoints import EndpointAnswer
     from allranks.api.jobs import (
         EnvironmentOfJob,
         EventAnswer,
         JobAnswer,
-        ListedJob,
         NodeOfJob,
         ServiceAnswer,
         StateOfJob,
     )
-    from allranks.api.metrics import MetricsSummary, NodeLoad, RankTable, ShownJob
-    from allranks.api.server import ServerAnswer
+    from allranks.api.metrics import NodeLoad, ShownJob
     from allranks.http_client import Client
 
 # The number of metrics, nodes and ranks shown.
@@ -79,7 +75,7 @@ def _shape(job: Any) -> str:
 
 def show_job(options: argparse.Namespace) -> int:
     client = find_server.connect()
-    job: ShownJob = client.json("GET", job_path(options.name, "?peaks=true"))
+    job = client.ask(routes.show_job, options.name, peaks=True)
     if options.json:
         show.as_json(job)
         return 0
@@ -223,8 +219,7 @@ def _metrics(job: ShownJob) -> list[tuple[str, str]]:
     """The last value of each metric with a sparkline."""
     if not job["metrics"]:
         return []
-    path = job_path(job["name"], "/metrics/summary?mean=true")
-    answer: MetricsSummary = find_server.connect().json("GET", path)
+    answer = find_server.ask(routes.metrics_summary, job["name"], mean=True)
     rows = across_ranks(answer["series"])
     shown = rows[:_MOST]
     values = [show.number(row.last) for row in shown]
@@ -263,8 +258,7 @@ def _ranks(job: ShownJob) -> list[tuple[str, str]]:
     rows = [("" if at else "slow", notice) for at, notice in enumerate(notices)]
     if job["ended_at"] or job["started_at"] is None or job["processes"] < 2:
         return rows
-    path = job_path(job["name"], "/ranks")
-    table: RankTable = find_server.connect().json("GET", path)
+    table = find_server.ask(routes.job_ranks, job["name"])
     lines = rank_table.shown(table, _MOST, f": allranks top {job['name']}")
     return [*rows, *(("" if at else "ranks", line) for at, line in enumerate(lines))]
 
@@ -309,7 +303,7 @@ def events_options(parser: argparse.ArgumentParser) -> None:
 
 
 def events(options: argparse.Namespace) -> int:
-    answer: list[EventAnswer] = find_server.connect().json("GET", job_path(options.name, "/events"))
+    answer = find_server.connect().ask(routes.job_events, options.name)
     if options.json:
         show.as_json(answer)
         return 0
@@ -370,8 +364,7 @@ def _canceled(client: Client, name: str, options: argparse.Namespace) -> JobAnsw
         name, note = full_name(name, yes=options.yes)
         if note and not options.quiet:
             show.talk(f"note: {note}")
-    where = job_path(name, "/cancel" + ("?force=true" if options.force else ""))
-    job: JobAnswer = client.json("POST", where)
+    job = client.ask(routes.cancel_job, name, force=options.force or None)
     if not (options.json or options.quiet):
         _show_canceled(job, force=options.force)
     return job
@@ -389,11 +382,10 @@ def _combined(errors: dict[str, AllranksError]) -> AllranksError:
 def _unended(client: Client) -> list[str]:
     """The caller's jobs that have not ended, without those that another job submitted, and without
     the replicas of endpoints, which would be started again."""
-    me: ServerAnswer = client.json("GET", "/api/v1/server")
+    me = client.ask(routes.show_server)
     statuses = [status for status in JobStatus if status not in TERMINAL]
-    query = urlencode({"status": statuses, "limit": _ALL, "archived": "all"}, doseq=True)
-    jobs: list[ListedJob] = client.json("GET", f"/api/v1/jobs?{query}")
-    endpoints: list[EndpointAnswer] = client.json("GET", "/api/v1/endpoints")
+    jobs = client.ask(routes.list_jobs, status=statuses, limit=_ALL, archived="all")
+    endpoints = client.ask(routes.list_endpoints)
     deployments = [item for endpoint in endpoints for item in endpoint["deployments"]]
     replicas = {replica["job"] for item in deployments for replica in item["replicas"]}
     own = (job["name"] for job in jobs if job["created_by"] == me["user"])
@@ -459,7 +451,7 @@ def wait_options(parser: argparse.ArgumentParser) -> None:
 def wait(options: argparse.Namespace) -> int:
     """Exits with the job's exit code; 124 on timeout."""
     until = None if options.timeout is None else time.monotonic() + options.timeout
-    find_server.connect().json("GET", job_path(options.name))
+    find_server.connect().ask(routes.show_job, options.name)
     while True:
         left = 20.0 if until is None else max(0.0, min(20.0, until - time.monotonic()))
         job = _waited(options.name, left)
@@ -481,10 +473,7 @@ def _waited(name: str, seconds: float) -> JobAnswer:
     """One wait; if the server goes away, find it and wait again."""
     for attempt in range(3):
         try:
-            job: JobAnswer = find_server.connect().json(
-                "GET", job_path(name, f"/wait?timeout={seconds}")
-            )
-            return job
+            return find_server.connect().ask(routes.wait_for_job, name, timeout=seconds)
         except AllranksError:
             if attempt == 2:
                 raise

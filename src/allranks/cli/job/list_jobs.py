@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 
+from allranks.api import routes
 from allranks.cli.job_names import JobReference
 from allranks.cli.output import show
 from allranks.cli.parser import positive
@@ -83,8 +83,7 @@ def list_jobs(options: argparse.Namespace) -> int:
         "limit": options.limit,
         "metrics": "true" if options.json or any(map(_is_metric, [*columns, sort])) else None,
     }
-    given = {key: value for key, value in query.items() if value is not None}
-    jobs: list[ListedJob] = find_server.ask("GET", f"/api/v1/jobs?{urlencode(given, doseq=True)}")
+    jobs = find_server.ask(routes.list_jobs, **query)
     if options.json:
         show.as_json(jobs)
         return 0
@@ -123,8 +122,7 @@ def _none(options: argparse.Namespace) -> str:
 
 def _submitters() -> str:
     """Whose jobs there are."""
-    path = f"/api/v1/jobs?archived=all&limit={_LOOKED_AT}"
-    newest: list[ListedJob] = find_server.ask("GET", path)
+    newest = find_server.ask(routes.list_jobs, archived="all", limit=_LOOKED_AT)
     names = dict.fromkeys(job["created_by"] for job in newest)
     return f"the newest jobs are of {show.several([*names])}" if names else "there are no jobs yet"
 

@@ -8,19 +8,18 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from allranks.api import routes
 from allranks.cli.job.follow_or_detach import follow_to_end
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.cli.output.rank_output import Printer, releasing
 from allranks.errors import NotFound, UsageError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import Following
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
     from allranks.api.jobs import JobRecord, LogLine
-    from allranks.api.metrics import ShownJob
 
 NEWEST = -1
 _RAW = "print output as the ranks wrote it: redrawn lines, and what a terminal obeys"
@@ -39,7 +38,7 @@ def stream_options(parser: argparse.ArgumentParser) -> None:
 
 def stream(options: argparse.Namespace) -> int:
     """The output of all ranks from the start to the end; exits with the job's exit code."""
-    job: ShownJob = find_server.connect().json("GET", job_path(options.name))
+    job = find_server.connect().ask(routes.show_job, options.name)
     if job["type"] == "command":
         _check_ranks(job, options.rank)
     return follow_to_end(
@@ -77,7 +76,7 @@ def logs(options: argparse.Namespace) -> int:
     does: it shows logs, and `stream` and `wait` answer how the job ended."""
     if options.follow and options.json:
         raise UsageError("--follow cannot be used with --json", hint="leave one out")
-    job: ShownJob = find_server.connect().json("GET", job_path(options.name))
+    job = find_server.connect().ask(routes.show_job, options.name)
     if job["type"] != "command":
         best = job.get("best")
         child = best["job"] if best else "CHILD"

@@ -5,19 +5,18 @@ from __future__ import annotations
 import argparse
 from datetime import datetime
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
 
+from allranks.api import routes
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.cli.output.failure import metric_notes
 from allranks.errors import NotFound
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.metrics import by_name, news
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import EventAnswer, JobRecord
-    from allranks.api.metrics import MetricPoints, MetricSeries, MetricSummary, ShownJob
+    from allranks.api.jobs import JobRecord
+    from allranks.api.metrics import MetricSeries, MetricSummary
 
 
 def metrics_options(parser: argparse.ArgumentParser) -> None:
@@ -42,11 +41,7 @@ def metrics(options: argparse.Namespace) -> int:
     if not options.json and options.metric is None:
         return _table(options)
     filters = {"metric": options.metric, "attempt": options.attempt}
-    query = urlencode({key: value for key, value in filters.items() if value is not None})
-    with find_server.connect() as client:
-        series: list[MetricPoints] = client.json(
-            "GET", job_path(options.name, f"/metrics?{query}")
-        )["series"]
+    series = find_server.ask(routes.job_metrics, options.name, **filters)["series"]
     if not series:
         _hold_to_attempt(options)
     if not series and options.metric is not None:
@@ -73,10 +68,8 @@ def metrics(options: argparse.Namespace) -> int:
 
 def _table(options: argparse.Namespace) -> int:
     with find_server.connect() as client:
-        series: list[MetricSummary] = client.json(
-            "GET", job_path(options.name, "/metrics/summary")
-        )["series"]
-        job: ShownJob = client.json("GET", job_path(options.name))
+        series: list[MetricSummary] = client.ask(routes.metrics_summary, options.name)["series"]
+        job = client.ask(routes.show_job, options.name)
     if options.attempt is not None:
         series = [each for each in series if each["attempt"] == options.attempt]
     if not series:
@@ -125,7 +118,7 @@ def _follow(options: argparse.Namespace) -> int:
         raise _unknown(options)
     if not has_points and not options.json:
         with find_server.connect() as client:
-            show.talk(_none(client.json("GET", job_path(options.name)), options))
+            show.talk(_none(client.ask(routes.show_job, options.name), options))
     return 0
 
 
@@ -142,7 +135,7 @@ def _none(job: JobRecord, options: argparse.Namespace) -> str:
     if job["started_at"] is None and job["ended_at"] is None:
         return f"{name} has no metrics yet: it has not started"
     if not job["spec"].get("metrics"):
-        events: list[EventAnswer] = find_server.ask("GET", job_path(name, "/events"))
+        events = find_server.ask(routes.job_events, name)
         notes = metric_notes(events, job["attempts"])
         why = f": {notes[0]['message']}" if notes else _how(options)
         return f"{name} has no metrics{why}"
@@ -156,7 +149,7 @@ def _hold_to_attempt(options: argparse.Namespace) -> None:
     if options.attempt is None:
         return
     with find_server.connect() as client:
-        last = max(1, client.json("GET", job_path(options.name))["attempts"])
+        last = max(1, client.ask(routes.show_job, options.name)["attempts"])
     if not 1 <= options.attempt <= last:
         raise NotFound(
             f"{options.name} has no attempt {options.attempt}", hint=f"its attempts are 1 to {last}"
@@ -165,9 +158,7 @@ def _hold_to_attempt(options: argparse.Namespace) -> None:
 
 def _unknown(options: argparse.Namespace) -> NotFound:
     with find_server.connect() as client:
-        has: list[MetricSummary] = client.json("GET", job_path(options.name, "/metrics/summary"))[
-            "series"
-        ]
+        has: list[MetricSummary] = client.ask(routes.metrics_summary, options.name)["series"]
     words = ", ".join(dict.fromkeys(each["key"] for each in has))
     hint = f"it has {words}" if words else f"it has no metrics{_how(options)}"
     return NotFound(f"{options.name} has no metric {options.metric!r}", hint=hint)

@@ -8,13 +8,13 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from allranks.api import routes
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.cli.parser import duration, refuse_with
 from allranks.core.amounts import size_text
 from allranks.errors import AllranksError, UsageError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:
     from allranks.api.jobs import ProfileAnswer
@@ -45,24 +45,24 @@ def profile_options(parser: argparse.ArgumentParser) -> None:
 def profile(options: argparse.Namespace) -> int:
     """Profile all ranks at once and say what holds the job up."""
     client = find_server.connect()
-    path = job_path(options.name, "/profile")
     if options.last:
         window = {"--seconds": options.seconds != _SECONDS, "--ranks": options.ranks}
         refuse_with("--last", {**window, "--kind": options.kind != "auto"})
     # Before the window: it may not have one.
-    other = client.json("GET", job_path(options.against, "/profile")) if options.against else None
+    other = client.ask(routes.show_profile, options.against) if options.against else None
     if options.last:
-        answer: ProfileAnswer = client.json("GET", path)
+        answer = client.ask(routes.show_profile, options.name)
     else:
         if not options.quiet and not options.json:
             show.talk(f"recording {options.name} for {options.seconds:g} s …")
         body = {"kind": options.kind, "seconds": options.seconds, "ranks": _ranks(options.ranks)}
         words = json.dumps(body).encode()
         try:
-            reply = client.call("POST", path, words, timeout=options.seconds + _PATIENCE)
+            to = routes.start_profile.at(options.name)
+            reply = client.call(*to, words, timeout=options.seconds + _PATIENCE)
         except KeyboardInterrupt:
             with contextlib.suppress(AllranksError):
-                find_server.connect().json("DELETE", path)
+                find_server.ask(routes.stop_profile, options.name)
             raise
         answer = json.loads(reply.body)
     if options.json:

@@ -6,15 +6,15 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
+from allranks.api import routes
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.core.diagnosis.stacks import numbers
 from allranks.errors import NotFound
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import Collectives, Frame, StackGroup, StacksAnswer
+    from allranks.api.jobs import Collectives, Frame, StackGroup
 
 # The number of stack lines shown; `--all` shows all.
 _MOST = 12
@@ -31,7 +31,7 @@ def stacks_options(parser: argparse.ArgumentParser) -> None:
 
 def stacks(options: argparse.Namespace) -> int:
     """The stacks of all ranks, equal ones grouped."""
-    answer: StacksAnswer = find_server.connect().json("POST", job_path(options.name, "/stacks"))
+    answer = find_server.connect().ask(routes.job_stacks, options.name)
     if options.rank is not None:
         ranks = set(options.rank)
         answer["groups"] = [each for each in answer["groups"] if ranks & set(each["ranks"])]

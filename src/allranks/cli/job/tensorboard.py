@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from allranks import folder_trees, settings
+from allranks.api import routes
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.core.job.services import SHOWN
 from allranks.errors import AllranksError, NotFound, UsageError
 from allranks.sdk.connection import contexts, find_server
-from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.files import job_files
 from allranks.sdk.submit.current_environment import current
 from allranks.sdk.transfer.download import download
@@ -29,7 +29,6 @@ from allranks.statuses import TERMINAL
 
 if TYPE_CHECKING:
     from allranks.api.jobs import JobRecord
-    from allranks.api.metrics import ShownJob
 
 _HOST, _PORT = "127.0.0.1", 6006
 # Where Trainer and Lightning write in the working folder without a setting.
@@ -48,7 +47,7 @@ def tensorboard(options: argparse.Namespace) -> int:
     $SSM_TENSORBOARD_DIR and working folders; Ctrl-C stops it."""
     program = _program()
     with find_server.connect() as client:
-        job: ShownJob = client.json("GET", job_path(options.name))
+        job = client.ask(routes.show_job, options.name)
     # Signals that end this command also end TensorBoard.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="allranks-tensorboard-") as made:

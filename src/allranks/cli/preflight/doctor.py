@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from allranks import settings
 from allranks.agent.network import interfaces
+from allranks.api import routes
 from allranks.cli.output import show
 from allranks.cli.parser import duration
 from allranks.cli.preflight.findings import BAD, NOTE, OK, Finding, present
@@ -29,7 +30,7 @@ from allranks.settings import Home
 from allranks.version import __version__
 
 if TYPE_CHECKING:
-    from allranks.api.server import ServerAnswer
+    pass
 
 # The time limit of a job's check: default and minimum, maximum, and the part for start and end.
 _SECONDS, _LONGEST, _LEAVING = 10.0, 86_400.0, 1.0
@@ -181,7 +182,7 @@ def _own_server(home: Home) -> Iterator[Finding]:
 
 def _server(name: str | None) -> Finding:
     try:
-        answer: ServerAnswer = find_server.connect(start=False).json("GET", "/api/v1/server")
+        answer = find_server.connect(start=False).ask(routes.show_server)
     except AllranksError as error:
         return Finding("server", BAD, error.message, error.hint or "")
     return Finding("server", OK, f"{name}, {counted(answer['live_jobs'], 'job')} live")

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from allranks import agent
+from allranks.api import routes
 from allranks.cli.preflight.probe_questions import ProbeAnswers
 from allranks.errors import AllranksError, Unreachable
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import Following
 from allranks.sdk.submit.names import generate_name
 from allranks.sdk.submit.prepare import prepare
@@ -98,7 +98,7 @@ def rehearse(
             say(f"the gang is {job['status']}")
             if kind == "end":
                 return ProbeAnswers(tuple(lines), job, ended=True)
-        whole_job = within(0.4, lambda: _get(job_path(str(spec["name"])))) if job else None
+        whole_job = within(0.4, lambda: _get(str(spec["name"]))) if job else None
         return ProbeAnswers(tuple(lines), whole_job or job)
     finally:
         gang.stop(max(_RESERVE, until - time.monotonic()))
@@ -196,7 +196,7 @@ class _Gang:
 
     def _cancel(self) -> None:
         with find_server.connect(start=False) as client:
-            client.call("POST", job_path(self._name, "/cancel"))
+            client.call(*routes.cancel_job.at(self._name))
 
 
 def write(folder: Path, request: Mapping[str, Any]) -> None:
@@ -213,10 +213,9 @@ def write(folder: Path, request: Mapping[str, Any]) -> None:
     (root / "asked.json").write_text(json.dumps(request))
 
 
-def _get(path: str) -> Document:
+def _get(job: str) -> Document:
     with find_server.connect(start=False) as client:
-        answer: Document = client.json("GET", path)
-    return answer
+        return {**client.ask(routes.show_job, job)}
 
 
 def within(seconds: float, do: Callable[[], Answer]) -> Answer | None:

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.api import routes
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import rank_table, show
 from allranks.cli.output.failure import why
@@ -19,12 +20,10 @@ from allranks.core.packing import pack
 from allranks.errors import Conflict, NotFound, UsageError
 from allranks.http_client import Client
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.report_facts import observed
 
 if TYPE_CHECKING:
     from allranks.api.jobs import JobRecord, ProfileAnswer
-    from allranks.api.metrics import ShownJob
 
 
 def report_options(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +40,7 @@ def report(options: argparse.Namespace) -> int:
     """The job's bottleneck with evidence, a fix and its expected gain."""
     with find_server.connect() as client:
         job = observed(client, options.name)
-        record: ShownJob = client.json("GET", job_path(options.name))
+        record = client.ask(routes.show_job, options.name)
         profile = _profile(client, options.name)
     analysis, slow = insights(job), record.get("slow_ranks") or []
     if options.json:
@@ -84,7 +83,7 @@ def report(options: argparse.Namespace) -> int:
 def _profile(client: Client, name: str) -> ProfileAnswer | None:
     """The newest profile that somebody has taken of the job."""
     try:
-        answer: ProfileAnswer = client.json("GET", job_path(name, "/profile"))
+        answer = client.ask(routes.show_profile, name)
     except NotFound:
         return None
     except Conflict as error:  # it is too large

@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 
+from allranks.api import routes
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.core.insights.checkpoint_interval import Advice, advise
@@ -18,7 +18,7 @@ from allranks.sdk.connection import find_server
 from allranks.sdk.jobs.goodput_facts import COSTS, JobTimes, children_of, job_times
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import ListedJob
+    pass
 
 # The limit of jobs of an experiment, newest first.
 _MOST = 1000
@@ -39,9 +39,8 @@ def goodput(options: argparse.Namespace) -> int:
     with find_server.connect() as client:
         names = list(dict.fromkeys(options.names))
         if options.experiment:
-            wanted = {"experiment": options.experiment, "limit": _MOST, "children": "true"}
-            query = urlencode(wanted)
-            listed: list[ListedJob] = client.json("GET", f"/api/v1/jobs?{query}")
+            filters = {"experiment": options.experiment, "limit": _MOST, "children": True}
+            listed = client.ask(routes.list_jobs, **filters)
             names = [job["name"] for job in listed if job["type"] == "command"]
             if not names:
                 hint = "see allranks job list"

@@ -6,16 +6,15 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from allranks.api import routes
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.cli.report.trials import metric_of, parameters, parameters_table, trials_table
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:
     from allranks.api.jobs import JobAnswer, TrialAnswer
-    from allranks.api.metrics import ShownJob
 
 
 def sweep_options(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +25,7 @@ def sweep_options(parser: argparse.ArgumentParser) -> None:
 
 def sweep(options: argparse.Namespace) -> int:
     """Each improvement of the best value, and what the parameters are worth."""
-    job: ShownJob = find_server.connect().json("GET", job_path(options.name))
+    job = find_server.connect().ask(routes.show_job, options.name)
     if job["type"] != "sweep":
         hint = f"its bottleneck: allranks report {job['name']}"
         raise UsageError(f"{job['name']} is not a sweep", hint=hint)

@@ -13,12 +13,12 @@ import socket
 import sys
 import threading
 
+from allranks.api import routes
 from allranks.cli.output.errors import print_error
 from allranks.cli.ssh import keys
 from allranks.core.job.services import public_keys
 from allranks.errors import AllranksError, Conflict, NotFound
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 from allranks.statuses import TERMINAL
 
 _PIECE = 1 << 18
@@ -55,7 +55,7 @@ def _authorized(entry: keys.Entry) -> str:
     AllranksError, and removes the entries of a job that has ended."""
     try:
         with find_server.connect() as client:
-            job = client.json("GET", job_path(entry.job))
+            job = client.ask(routes.show_job, entry.job)
         if job["status"] in TERMINAL:
             hint = f"to run it again: allranks job restart {entry.job}"
             raise Conflict(f"{entry.job} has ended, and nobody can enter it", hint=hint)

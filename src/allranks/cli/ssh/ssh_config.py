@@ -7,12 +7,12 @@ import os
 import shlex
 from pathlib import Path
 
+from allranks.api import routes
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.cli.ssh import keys
 from allranks.errors import AllranksError, NotFound, UsageError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 from allranks.statuses import TERMINAL
 
 
@@ -53,7 +53,7 @@ def written(job: str, rank: int | None, node: int | None) -> tuple[Path, str]:
         for other in keys.jobs():
             if _has_ended(client, other):
                 keys.remove(other)
-        shown = client.json("GET", job_path(job))
+        shown = client.ask(routes.show_job, job)
     for key, number, many in (("rank", rank, shown["processes"]), ("node", node, shown["nodes"])):
         if number is not None and not 0 <= number < many:
             hint = f"the {key}s of this job are 0 to {many - 1}"
@@ -67,7 +67,7 @@ def written(job: str, rank: int | None, node: int | None) -> tuple[Path, str]:
 
 def _has_ended(client: object, job: str) -> bool:
     try:
-        return client.json("GET", job_path(job))["status"] in TERMINAL  # type: ignore[attr-defined]
+        return client.ask(routes.show_job, job)["status"] in TERMINAL  # type: ignore[attr-defined]
     except NotFound:
         return True
     except AllranksError:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from allranks.api import routes
 from allranks.cli.assets import versions
 from allranks.cli.assets.versions import reference
 from allranks.cli.output import show
@@ -14,9 +15,6 @@ from allranks.cli.output.sending import confirm_large_code, sending
 from allranks.cli.run_options import take
 from allranks.errors import SpecError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import labelled
-
-_COMPONENTS = "/api/v1/components"
 
 
 def create_options(parser: argparse.ArgumentParser) -> None:
@@ -53,8 +51,8 @@ def create(options: argparse.Namespace) -> int:
                     data, file.absolute().parent, note, allow, line.report
                 ),
             )
-            where = labelled(_COMPONENTS, options.label)
-            component = send(find_server.connect(), made, snapshots, line.report, where=where)
+            to = routes.create_component.at(label=options.label)
+            component = send(find_server.connect(), made, snapshots, line.report, to=to)
         except SpecError as error:
             if error.file is not None:
                 raise

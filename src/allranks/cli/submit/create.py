@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from allranks.api import routes
 from allranks.cli.output import show
 from allranks.cli.output.errors import print_error
 from allranks.cli.run_options import take
@@ -134,7 +135,7 @@ def _checked_elsewhere(opened: _JobFile, allow_large: bool) -> list[str] | None:
     with opened as file:
         submission, _ = prepare(file.job.to_dict(), file.base, allow_large=allow_large)
         try:
-            notes: list[str] = find_server.ask("POST", "/api/v1/jobs/checks", submission)
+            notes = find_server.ask(routes.check_job, body=submission)
         except Unreachable:
             return None
         return notes

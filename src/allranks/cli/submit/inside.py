@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from allranks.api import routes
 from allranks.cli.output import show
 from allranks.cli.parser import refuse_with
 from allranks.core.amounts import counted
 from allranks.core.job.sessions import session_name
 from allranks.errors import NotFound, UsageError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import JobAnswer
+    pass
 
 
 def fill_from_session(options: argparse.Namespace) -> None:
@@ -29,7 +29,7 @@ def fill_from_session(options: argparse.Namespace) -> None:
     refuse_with("--in", conflicts)
     options.inside = session_name(options.inside)
     try:
-        session: JobAnswer = find_server.ask("GET", job_path(options.inside))
+        session = find_server.ask(routes.show_job, options.inside)
     except NotFound:
         hint = "`allranks dev list` lists them; `allranks dev` starts one"
         raise UsageError(f"no session named {options.inside!r}", where="--in", hint=hint) from None

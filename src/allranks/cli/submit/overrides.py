@@ -12,15 +12,13 @@ if TYPE_CHECKING:
     from allranks.api.common import Document
 
 
-def override(options: argparse.Namespace, spec: Document) -> Document:
+def override(options: argparse.Namespace, spec: Document) -> None:
     """Set each of ``options.set`` in the spec, its value read as YAML. Raises UsageError and
     SpecError."""
-    if options.set:
-        from allranks.spec.yaml.load import override_keys  # lazy: YAML takes 60 ms
+    from allranks.spec.yaml.load import override_keys  # lazy: YAML takes 60 ms
 
-        override_keys(spec, {}, options.set, typed=True, engines=engines(options.set))
-        note_unread(options, spec)
-    return spec
+    override_keys(spec, {}, options.set, typed=True, engines=engines(options.set))
+    note_unread(options, spec)
 
 
 def note_unread(options: argparse.Namespace, spec: Mapping[str, Any]) -> None:

@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Any
 from allranks.cli.output import show
 from allranks.cli.parser import refuse_with
 from allranks.cli.run_options import DISTRIBUTIONS, SECTIONS, keys_of
-from allranks.cli.submit.overrides import override
 from allranks.cli.submit.send import (
     after_submit,
     note_outputs,
     outputs_here,
     submit,
 )
-from allranks.cli.submit.sweep import is_sweep, sweep_spec
 from allranks.errors import SpecError, UsageError
 from allranks.masking import PASSED_ON
 from allranks.sdk.submit.current_environment import asked_for
@@ -65,9 +63,18 @@ def _run(options: argparse.Namespace) -> int:
         options.nodes = 1 if options.nodes is None else options.nodes
         options.procs_per_node = 1 if options.procs_per_node is None else options.procs_per_node
         options.code = "." if options.code is None else options.code
-    spec = with_shell_variables(override(options, spec_of(options)))
+    spec = spec_of(options)
+    if options.set:
+        from allranks.cli.submit.overrides import override  # lazy: few runs set keys
+
+        override(options, spec)
+    spec = with_shell_variables(spec)
     base = Path.cwd()
-    if is_sweep(options):
+    is_sweep = any(option.is_set(options) for option in SECTIONS["a sweep"])
+    if is_sweep:
+        from allranks.cli.submit.sweep import require_sweep, sweep_spec  # lazy: few are sweeps
+
+        require_sweep(options)
         no_trial = {"--rehearse": options.rehearse, "--from": options.start_from}
         refuse_with("--sweep", {**no_trial, **_views(options)})
         spec = sweep_spec(spec, options)
@@ -107,7 +114,7 @@ def _run(options: argparse.Namespace) -> int:
         prefixed=options.prefix,
         raw=options.raw,
         fold=not options.no_fold,
-        logs=not is_sweep(options),
+        logs=not is_sweep,
     )
 
 

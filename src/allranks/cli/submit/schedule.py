@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
+from allranks.api import routes
 from allranks.cli.output import show
 from allranks.cli.output.sending import (
     confirm_large_code,
@@ -21,9 +21,7 @@ from allranks.sdk.connection import find_server
 from allranks.sdk.submit.shell_variables import with_shell_variables
 
 if TYPE_CHECKING:
-    from allranks.api.schedules import ScheduleAnswer
-
-_SCHEDULES = "/api/v1/schedules"
+    pass
 
 
 def create_options(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +58,7 @@ def create(options: argparse.Namespace) -> int:
                     body,
                     snapshots,
                     line.report,
-                    where=_SCHEDULES,
+                    to=routes.create_schedule.at(),
                     allow_large_data=allow,
                     note=note,
                 ),
@@ -79,7 +77,7 @@ def list_schedules_options(parser: argparse.ArgumentParser) -> None:
 
 
 def list_schedules(options: argparse.Namespace) -> int:
-    rows: list[ScheduleAnswer] = find_server.ask("GET", _SCHEDULES)
+    rows = find_server.ask(routes.list_schedules)
     if not rows and not options.json:
         show.talk("no schedules yet\n\nhint: allranks schedule create -f FILE")
         return 0
@@ -128,7 +126,7 @@ def show_schedule_options(parser: argparse.ArgumentParser) -> None:
 
 
 def show_schedule(options: argparse.Namespace) -> int:
-    made: ScheduleAnswer = find_server.ask("GET", _path(options.name))
+    made = find_server.ask(routes.show_schedule, options.name)
     if options.json:
         show.as_json(made)
         return 0
@@ -171,12 +169,12 @@ def delete_options(parser: argparse.ArgumentParser) -> None:
 
 
 def pause(options: argparse.Namespace) -> int:
-    made: ScheduleAnswer = find_server.ask("POST", _path(options.name, "/pause"))
+    made = find_server.ask(routes.pause_schedule, options.name)
     return show.result(options, made, f"{made['name']} is paused")
 
 
 def resume(options: argparse.Namespace) -> int:
-    made: ScheduleAnswer = find_server.ask("POST", _path(options.name, "/resume"))
+    made = find_server.ask(routes.resume_schedule, options.name)
     return show.result(
         options, made, f"{made['name']} is active; next job: {_when(made['next_at'])}"
     )
@@ -184,7 +182,7 @@ def resume(options: argparse.Namespace) -> int:
 
 def trigger(options: argparse.Namespace) -> int:
     """Submit the job of a schedule now; its times stay."""
-    made: ScheduleAnswer = find_server.ask("POST", _path(options.name, "/trigger"))
+    made = find_server.ask(routes.trigger_schedule, options.name)
     if made["last_error"]:
         raise UsageError(made["last_error"], hint=f"allranks schedule show {made['name']}")
     return show.result(options, made, f"submitted {made['last_job']}")
@@ -193,12 +191,5 @@ def trigger(options: argparse.Namespace) -> int:
 def delete(options: argparse.Namespace) -> int:
     if not show.may_destroy(options, f"delete the schedule {options.name}"):
         return 1
-    made: ScheduleAnswer = find_server.ask("DELETE", _path(options.name))
+    made = find_server.ask(routes.delete_schedule, options.name)
     return show.result(options, made, f"{made['name']} is deleted; its jobs stay")
-
-
-def _path(name: str, rest: str = "") -> str:
-    if not name.strip(". ") or "/" in name:
-        hint = "allranks schedule list"
-        raise UsageError(f"{name!r} is not the name of a schedule", hint=hint)
-    return f"{_SCHEDULES}/{quote(name, safe='')}{rest}"

@@ -48,14 +48,11 @@ _POLICIES: Mapping[str, Document] = {
 _IN_FILE = ("search_space", "sampling_algorithm", "objective", "limits", "early_termination")
 
 
-def is_sweep(options: argparse.Namespace) -> bool:
-    """Whether the options describe a sweep. Raises UsageError for its options without --sweep."""
-    if options.sweep:
-        return True
+def require_sweep(options: argparse.Namespace) -> None:
+    """Raise UsageError for options of a sweep without --sweep."""
     for option in SECTIONS["a sweep"]:
-        if option.is_set(options):
+        if option.is_set(options) and not options.sweep:
             raise UsageError("it belongs to a sweep", where=option.words, hint=f"add {_EXAMPLE}")
-    return False
 
 
 def sweep_spec(spec: Mapping[str, Any], options: argparse.Namespace) -> Document:

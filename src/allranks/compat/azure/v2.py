@@ -11,11 +11,11 @@ from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlencode
 
 from pydantic import PrivateAttr
 
 from allranks import sdk
+from allranks.api import routes
 from allranks.compat.azure.absent import Absent, with_words
 from allranks.compat.azure.notes import without_effect
 from allranks.compat.azure.tracking import arm_id, mlflow_tracking_uri
@@ -385,8 +385,8 @@ class _Jobs(Jobs):
         archived = {"All": None, "ArchivedOnly": True}.get(list_view_type, False)
         if parent_job_name is None:
             return super().list(archived=archived, **keywords)
-        query = urlencode({"parent": parent_job_name, "archived": "all", "limit": 10_000})
-        return [Job(each) for each in find_server.ask("GET", f"/api/v1/jobs?{query}")][::-1]
+        filters = {"parent": parent_job_name, "archived": "all", "limit": 10_000}
+        return [Job(child) for child in find_server.ask(routes.list_jobs, **filters)][::-1]
 
     def stream(self, name: str, **keywords: Any) -> Job:
         job = super().stream(name, **keywords)

@@ -18,16 +18,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from allranks.api import routes
 from allranks.errors import NotFound, UsageError
 from allranks.sdk import Client, Job
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 from allranks.sdk.transfer.write_files import beside, checked, destination
 from allranks.spec.job import CommandJob
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
-    from allranks.api.computes import ComputesAnswer
 
 _INSIDE = Path(__file__).parent / "inside"
 PROGRAM, CONFIG = "allranks_ssm_task.py", "allranks_ssm_task.json"
@@ -226,7 +225,7 @@ def volume_note(job: Job, gigabytes: int | None) -> str:
 
 def computes() -> set[str]:
     """The names that mean a compute, also by `allranks compute map`."""
-    told: ComputesAnswer = find_server.ask("GET", "/api/v1/computes")
+    told = find_server.ask(routes.list_computes)
     return {each["name"] for each in told["computes"]} | {*told["stands_for"]}
 
 
@@ -315,11 +314,11 @@ def _kept(name: str) -> Path:
 def _code_of(job: Job, folder: Path) -> None:
     """The code that was sent with a job, without what we added."""
     with find_server.connect() as client:
-        for file in client.json("GET", job_path(job.name, "/code")):
+        for file in client.ask(routes.job_code, job.name):
             path = str(file["path"])
             if path in (PROGRAM, CONFIG) or path.startswith("worker_toolkit/"):
                 continue
-            code = client.call("GET", job_path(job.name, f"/code/{path}")).body
+            code = client.call(*routes.job_code_file.at(job.name, path)).body
             with destination(folder, checked(path), beside(path, ()), threading.Event()) as target:
                 target.cut()
                 target.write(code)

@@ -6,15 +6,14 @@ import builtins
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
-from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel
 
+from allranks.api import routes
 from allranks.errors import NotFound, UsageError
 from allranks.sdk.assets.computes import Poller
 from allranks.sdk.assets.endpoints import DeploymentRecord
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import asset_path
 from allranks.sdk.submit.create import create
 from allranks.sdk.submit.send import send
 from allranks.spec.batch import (
@@ -33,27 +32,13 @@ if TYPE_CHECKING:
     from allranks.api.common import Document
     from allranks.api.jobs import CreatedJob, ListedJob
 
-_KIND = "batch-endpoints"
 # `allranks.sdk.Job`, which this may not import.
 JobT = TypeVar("JobT")
 
 
-def endpoint_path(name: str) -> str:
-    return asset_path(_KIND, name)
-
-
-def deployment_path(endpoint: str, name: str) -> str:
-    return asset_path(_KIND, endpoint, f"/deployments/{quote(name, safe='')}")
-
-
-def list_endpoints() -> builtins.list[BatchEndpointAnswer]:
-    answer: list[BatchEndpointAnswer] = find_server.ask("GET", f"/api/v1/{_KIND}")
-    return answer
-
-
 def deployment_of(endpoint: str, name: str | None) -> BatchDeploymentAnswer:
     """A deployment, or the default one. Raises NotFound and UsageError."""
-    answer: BatchEndpointAnswer = find_server.ask("GET", endpoint_path(endpoint))
+    answer = find_server.ask(routes.show_batch_endpoint, endpoint)
     chosen = name or answer["default_deployment"]
     for item in answer["deployments"]:
         if item["name"] == chosen:
@@ -104,9 +89,7 @@ def jobs_of(endpoint: str, deployment: str | None = None) -> builtins.list[Liste
     tags = [f"{ENDPOINT_TAG}={endpoint}"]
     if deployment is not None:
         tags.append(f"{DEPLOYMENT_TAG}={deployment}")
-    query = urlencode({"tag": tags, "limit": 1000}, doseq=True)
-    answer: list[ListedJob] = find_server.ask("GET", f"/api/v1/jobs?{query}")
-    return answer
+    return find_server.ask(routes.list_jobs, tag=tags, limit=1000)
 
 
 class BatchEndpointRecord(BatchEndpoint):
@@ -131,18 +114,22 @@ class BatchEndpoints(Generic[JobT]):
         self._job = job
 
     def begin_create_or_update(self, endpoint: BatchEndpoint) -> Poller[BatchEndpointRecord]:
-        answer = find_server.ask("PUT", endpoint_path(endpoint.name), _keys(endpoint))
+        keys = _keys(endpoint)
+        answer = find_server.ask(routes.put_batch_endpoint, endpoint.name, body=keys)
         return Poller(BatchEndpointRecord.of(answer))
 
     def get(self, name: str) -> BatchEndpointRecord:
-        return BatchEndpointRecord.of(find_server.ask("GET", endpoint_path(name)))
+        return BatchEndpointRecord.of(find_server.ask(routes.show_batch_endpoint, name))
 
     def list(self) -> builtins.list[BatchEndpointRecord]:
-        return [BatchEndpointRecord.of(answer) for answer in list_endpoints()]
+        return [
+            BatchEndpointRecord.of(answer)
+            for answer in find_server.ask(routes.list_batch_endpoints)
+        ]
 
     def begin_delete(self, name: str) -> Poller[None]:
         """Delete it with its deployments. Its jobs stay."""
-        find_server.ask("DELETE", endpoint_path(name))
+        find_server.ask(routes.delete_batch_endpoint, name)
         return Poller(None)
 
     def invoke(
@@ -198,20 +185,20 @@ class BatchDeployments(Generic[JobT]):
         from allranks.sdk.submit.deployment import prepare_deployment  # lazy: as in endpoints
 
         body, snapshots = prepare_deployment(_keys(deployment), Path.cwd(), is_batch=True)
-        where = deployment_path(deployment.endpoint_name, deployment.name)
+        to = routes.put_batch_deployment.at(deployment.endpoint_name, deployment.name)
         with find_server.connect() as client:
-            made = send(client, body, snapshots, where=where, method="PUT")
+            made = send(client, body, snapshots, to=to)
         return Poller(_record(made))
 
     def get(self, name: str, endpoint_name: str) -> DeploymentRecord:
         return _record(deployment_of(endpoint_name, name))
 
     def list(self, endpoint_name: str) -> builtins.list[DeploymentRecord]:
-        answer: BatchEndpointAnswer = find_server.ask("GET", endpoint_path(endpoint_name))
+        answer = find_server.ask(routes.show_batch_endpoint, endpoint_name)
         return [*map(_record, answer["deployments"])]
 
     def begin_delete(self, name: str, endpoint_name: str) -> Poller[None]:
-        find_server.ask("DELETE", deployment_path(endpoint_name, name))
+        find_server.ask(routes.delete_batch_deployment, endpoint_name, name)
         return Poller(None)
 
     def list_jobs(self, deployment_name: str, endpoint_name: str) -> builtins.list[JobT]:

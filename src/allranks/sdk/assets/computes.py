@@ -6,15 +6,14 @@ import builtins
 import contextlib
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from allranks.api import routes
 from allranks.errors import Conflict, NotFound, SpecError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import asset_path
 from allranks.spec.compute import AmlCompute, Compute
 
 if TYPE_CHECKING:
     from allranks.api.computes import ComputeAnswer
 
-_COMPUTES = "/api/v1/computes"
 _Result = TypeVar("_Result")
 
 
@@ -53,32 +52,32 @@ class Computes:
                 return Poller(self.get(compute.name))
             return Poller(self._named_like_default(compute.name))
         try:
-            return Poller(_compute(find_server.ask("POST", _COMPUTES, data)))
+            return Poller(_compute(find_server.ask(routes.create_compute, body=data)))
         except Conflict:
             changed = {key: value for key, value in data.items() if key != "name"}
-            path = asset_path("computes", compute.name)
-            return Poller(_compute(find_server.ask("PATCH", path, changed)))
+            answer = find_server.ask(routes.update_compute, compute.name, body=changed)
+            return Poller(_compute(answer))
 
     def _named_like_default(self, name: str) -> Compute:
         """The default compute, which has this name, too, from now on."""
-        computes = find_server.ask("GET", _COMPUTES)["computes"]
+        computes = find_server.ask(routes.list_computes)["computes"]
         default = next(each["name"] for each in computes if each["is_default"])
-        find_server.ask("PUT", f"{_COMPUTES}/map", {name: default})
+        find_server.ask(routes.map_computes, body={name: default})
         return self.get(name)
 
     def get(self, name: str) -> Compute:
         """The compute with this name, or the one it is mapped to. Raises NotFound."""
         try:
-            return _compute(find_server.ask("GET", asset_path("computes", name)))
+            return _compute(find_server.ask(routes.show_compute, name))
         except SpecError as error:  # as of a job that names it
             raise NotFound(error.problems[0].message, hint=error.problems[0].hint) from None
 
     def list(self) -> builtins.list[Compute]:
-        return [_compute(each) for each in find_server.ask("GET", _COMPUTES)["computes"]]
+        return [_compute(each) for each in find_server.ask(routes.list_computes)["computes"]]
 
     def begin_delete(self, name: str) -> Poller[None]:
         """Delete a compute; jobs that run there continue."""
-        find_server.ask("DELETE", asset_path("computes", name))
+        find_server.ask(routes.delete_compute, name)
         return Poller(None)
 
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from allranks.api import routes
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import asset_path, version_path, versions_path
+from allranks.sdk.connection.references import reference
 from allranks.sdk.submit.data import When, create_data
 from allranks.sdk.transfer.download import download_data
 from allranks.sdk.upload.inputs import How
@@ -18,7 +19,6 @@ from allranks.spec.datastore import Datastore
 if TYPE_CHECKING:
     from allranks.api.assets import DataAnswer, DatastoreAnswer
 
-_DATASTORES = "/api/v1/datastores"
 # Keys that the server adds.
 _SERVER_KEYS = ("labels", "created_at", "uri", "credentials", "created", "default")
 
@@ -59,11 +59,11 @@ class DataAssets:
 
     def get(self, name: str, version: str | None = None, label: str = "latest") -> Data:
         """A version, by number or label."""
-        return _data(find_server.ask("GET", version_path("data", name, version, label)))
+        return _data(find_server.ask(routes.show_data, reference(name, version, label)))
 
     def list(self, name: str | None = None) -> builtins.list[Data]:
         """The newest version of every asset, or all versions of one."""
-        return [_data(each) for each in find_server.ask("GET", versions_path("data", name))]
+        return [_data(each) for each in find_server.ask(routes.list_data, name=name)]
 
 
 class Datastores:
@@ -76,27 +76,26 @@ class Datastores:
         without credentials, nodes use their own."""
         body = datastore.model_dump(mode="json", exclude_unset=True)
         sent = {**body, "credentials": dict(credentials or {}) or None}
-        return _datastore(find_server.ask("POST", f"{_DATASTORES}?replace=true", sent))
+        return _datastore(find_server.ask(routes.create_datastore, body=sent, replace=True))
 
     def get(self, name: str) -> Datastore:
-        return _datastore(find_server.ask("GET", asset_path("datastores", name)))
+        return _datastore(find_server.ask(routes.show_datastore, name))
 
     def list(self) -> builtins.list[Datastore]:
-        return [_datastore(each) for each in find_server.ask("GET", _DATASTORES)]
+        return [_datastore(each) for each in find_server.ask(routes.list_datastores)]
 
     def get_default(self) -> Datastore:
         """The one to which uploads go."""
-        answers: builtins.list[DatastoreAnswer] = find_server.ask("GET", _DATASTORES)
+        answers = find_server.ask(routes.list_datastores)
         return next(_datastore(store) for store in answers if store["default"])
 
     def set_default(self, name: str) -> Datastore:
         """Choose the default one; `default` is the server's own store."""
-        path = f"{asset_path('datastores', name)}/default"
-        return _datastore(find_server.ask("PUT", path))
+        return _datastore(find_server.ask(routes.set_default_datastore, name))
 
     def delete(self, name: str) -> None:
         """Remove it and its credentials. The data is kept."""
-        find_server.ask("DELETE", asset_path("datastores", name))
+        find_server.ask(routes.delete_datastore, name)
 
 
 def _data(answer: DataAnswer) -> Data:

@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
+from allranks.api import routes
 from allranks.core.replicas import HOPELESS
 from allranks.errors import AllranksError, Conflict, NotFound, ServerError, TimedOut, UsageError
 from allranks.sdk.assets.computes import Poller
 from allranks.sdk.assets.provisioning import provisioning_state
 from allranks.sdk.connection import contexts, find_server
-from allranks.sdk.connection.urls import asset_path
 from allranks.sdk.jobs.follow import Following
 from allranks.sdk.submit.nodes import plain
 from allranks.sdk.submit.send import send
@@ -25,9 +25,8 @@ from allranks.spec.endpoint import Deployment, Endpoint, path_of
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
-    from allranks.api.endpoints import DeploymentAnswer, EndpointAnswer, EndpointKeys
+    from allranks.api.endpoints import DeploymentAnswer, EndpointAnswer
 
-_ENDPOINTS = "/api/v1/endpoints"
 # Keys that only the server tells.
 _SHOWN = ("scoring_uri", "openapi_uri", "provisioning_state")
 # Seconds that the creation of a deployment may take.
@@ -49,8 +48,7 @@ def invoke(
     content_type: str = "application/json",
 ) -> str:
     """Send a request to an endpoint; returns the body of the answer. Raises RequestFailed."""
-    at = f"{_ENDPOINTS}/{quote(endpoint, safe='')}"
-    made: EndpointAnswer = find_server.ask("GET", at)
+    made = find_server.ask(routes.show_endpoint, endpoint)
     is_other = bool(find_server.of_another_home())
     is_far = is_other and made["public_uri"] is not None
     if is_other and not is_far and not _is_on_this_machine():
@@ -62,7 +60,7 @@ def invoke(
         raise ServerError("the router is not up yet", hint=f"allranks endpoint show {endpoint}")
     headers = {"Content-Type": content_type}
     if made["auth_mode"] != "none":
-        keys: EndpointKeys = find_server.ask("GET", f"{at}/keys")
+        keys = find_server.ask(routes.endpoint_keys, endpoint)
         headers["Authorization"] = f"Bearer {keys['primary']}"
     if deployment is not None:
         headers["azureml-model-deployment"] = deployment
@@ -188,32 +186,31 @@ class OnlineEndpoints:
         """``local`` changes nothing: it runs on the server's machine anyway."""
         data = Endpoint(**_given(endpoint)).model_dump(mode="json", exclude_unset=True)
         try:
-            answer = find_server.ask("POST", _ENDPOINTS, data)
+            answer = find_server.ask(routes.create_endpoint, body=data)
         except Conflict as conflict:
             try:
-                answer = find_server.ask("PATCH", asset_path("endpoints", endpoint.name), data)
+                answer = find_server.ask(routes.update_endpoint, endpoint.name, body=data)
             except NotFound:
                 raise conflict from None  # a batch endpoint has the name
         return Poller(EndpointRecord.of(answer))
 
     def get(self, name: str, *, local: bool = False) -> EndpointRecord:
-        return EndpointRecord.of(find_server.ask("GET", asset_path("endpoints", name)))
+        return EndpointRecord.of(find_server.ask(routes.show_endpoint, name))
 
     def list(self, *, local: bool = False) -> builtins.list[EndpointRecord]:
-        return [EndpointRecord.of(answer) for answer in find_server.ask("GET", _ENDPOINTS)]
+        return [EndpointRecord.of(answer) for answer in find_server.ask(routes.list_endpoints)]
 
     def begin_delete(self, name: str, *, local: bool = False) -> Poller[None]:
         """Delete it with its deployments."""
-        find_server.ask("DELETE", asset_path("endpoints", name))
+        find_server.ask(routes.delete_endpoint, name)
         return Poller(None)
 
     def get_keys(self, name: str) -> Keys:
-        keys: EndpointKeys = find_server.ask("GET", asset_path("endpoints", name, "/keys"))
+        keys = find_server.ask(routes.endpoint_keys, name)
         return Keys(keys["primary"], keys["secondary"])
 
     def begin_regenerate_keys(self, name: str, *, key_type: str = "primary") -> Poller[None]:
-        path = asset_path("endpoints", name, "/keys")
-        find_server.ask("POST", path, {"key": key_type.lower()})
+        find_server.ask(routes.renew_endpoint_key, name, body={"key": key_type.lower()})
         return Poller(None)
 
     def invoke(
@@ -250,36 +247,36 @@ class OnlineDeployments:
         # lazy: as in the commands
         from allranks.sdk.submit.deployment import on_compute_of_endpoint, prepare_deployment
 
-        where = asset_path("endpoints", deployment.endpoint_name, "/deployments")
+        endpoint, name = deployment.endpoint_name, deployment.name
         with find_server.connect() as client:
             changed = deployment.changed() if isinstance(deployment, DeploymentRecord) else {}
             if changed.keys() == {"instance_count"}:
-                client.json("PATCH", f"{where}/{deployment.name}", changed)
+                client.ask(routes.update_deployment, endpoint, name, body=changed)
             else:
                 data = on_compute_of_endpoint(_given(deployment), client)
                 body, snapshots = prepare_deployment(data, Path.cwd())
                 try:
-                    send(client, body, snapshots, where=where)
+                    send(client, body, snapshots, to=routes.create_deployment.at(endpoint))
                 except Conflict:
-                    where += f"/{deployment.name}"
-                    send(client, body, snapshots, where=where, method="PATCH")
-        ready = wait(deployment.endpoint_name, deployment.name, lambda answer: None, _PATIENCE)
+                    to = routes.update_deployment.at(endpoint, name)
+                    send(client, body, snapshots, to=to)
+        ready = wait(endpoint, name, lambda answer: None, _PATIENCE)
         return Poller(DeploymentRecord(ready))
 
     def get(self, name: str, endpoint_name: str, *, local: bool = False) -> DeploymentRecord:
-        return DeploymentRecord(find_server.ask("GET", _path(endpoint_name, name)))
+        return DeploymentRecord(find_server.ask(routes.show_deployment, endpoint_name, name))
 
     def list(self, endpoint_name: str, *, local: bool = False) -> builtins.list[DeploymentRecord]:
-        answer: EndpointAnswer = find_server.ask("GET", asset_path("endpoints", endpoint_name))
+        answer = find_server.ask(routes.show_endpoint, endpoint_name)
         return [DeploymentRecord(deployment) for deployment in answer["deployments"]]
 
     def begin_delete(self, name: str, endpoint_name: str, *, local: bool = False) -> Poller[None]:
-        find_server.ask("DELETE", _path(endpoint_name, name))
+        find_server.ask(routes.delete_deployment, endpoint_name, name)
         return Poller(None)
 
     def get_logs(self, name: str, endpoint_name: str, lines: int = 50, **_: object) -> str:
         """The last lines that its replicas have printed."""
-        answer: DeploymentAnswer = find_server.ask("GET", _path(endpoint_name, name))
+        answer = find_server.ask(routes.show_deployment, endpoint_name, name)
         texts = []
         jobs = [replica["job"] for replica in answer["replicas"]]
         if answer["reason"] and answer["failed_job"]:
@@ -298,10 +295,6 @@ def _given(thing: Endpoint | Deployment | DeploymentRecord) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key not in _SHOWN}
 
 
-def _path(endpoint: str, name: str) -> str:
-    return asset_path("endpoints", endpoint, f"/deployments/{quote(name, safe='')}")
-
-
 def why_not_ready(made: DeploymentAnswer) -> str:
     """Why its last replica failed, or what one waits for; empty if neither."""
     waits = [replica for replica in made["replicas"] if not replica["ready"]]
@@ -314,10 +307,9 @@ def wait(
     """Wait until a deployment is ready or has failed; ``on_look`` gets each look. Raises
     RequestFailed when it failed, or a replica of it again and again, and TimedOut after
     ``timeout`` seconds."""
-    at = f"{_ENDPOINTS}/{quote(endpoint, safe='')}/deployments/{quote(name, safe='')}"
     until = time.monotonic() + timeout
     while True:
-        made: DeploymentAnswer = find_server.ask("GET", at)
+        made = find_server.ask(routes.show_deployment, endpoint, name)
         on_look(made)
         if made["state"] == "Ready" and not made["takes_traffic"]:
             return made

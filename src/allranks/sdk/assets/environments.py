@@ -6,15 +6,15 @@ import builtins
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from allranks.api import routes
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import version_path, versions_path
+from allranks.sdk.connection.references import reference
 from allranks.sdk.submit.environment_files import inlined
 from allranks.spec.job_parts import Environment
 
 if TYPE_CHECKING:
     from allranks.api.assets import EnvironmentAnswer
 
-PATH = "/api/v1/environments"
 # Keys that the server adds.
 _SERVER_KEYS = ("labels", "created_at", "curated", "created")
 
@@ -31,15 +31,16 @@ class Environments:
         refers to are read now, relative to ``base`` (the current folder).
         """
         data = environment.model_dump(mode="json", exclude_defaults=True)
-        return _made(find_server.ask("POST", PATH, inlined(data, Path(base or ".").absolute())))
+        body = inlined(data, Path(base or ".").absolute())
+        return _made(find_server.ask(routes.create_environment, body=body))
 
     def get(self, name: str, version: str | None = None, label: str = "latest") -> Environment:
         """A version, by number or label."""
-        return _made(find_server.ask("GET", version_path("environments", name, version, label)))
+        return _made(find_server.ask(routes.show_environment, reference(name, version, label)))
 
     def list(self, name: str | None = None) -> builtins.list[Environment]:
         """The newest version of every asset, or all versions of one."""
-        return [_made(each) for each in find_server.ask("GET", versions_path("environments", name))]
+        return [_made(each) for each in find_server.ask(routes.list_environments, name=name)]
 
 
 def _made(answer: EnvironmentAnswer) -> Environment:

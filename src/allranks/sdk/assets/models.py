@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.api import routes
 from allranks.sdk.assets.register_model import register
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import asset_path, version_path, versions_path
+from allranks.sdk.connection.references import reference
 from allranks.sdk.transfer.download import download_model
 from allranks.spec.model import Model, ModelVersion
 
@@ -56,23 +57,21 @@ class Models:
 
     def get(self, name: str, version: str | None = None, label: str = "latest") -> ModelVersion:
         """A version, by number or label."""
-        return _version(find_server.ask("GET", version_path("models", name, version, label)))
+        return _version(find_server.ask(routes.show_model, reference(name, version, label)))
 
     def list(self, name: str | None = None) -> builtins.list[ModelVersion]:
         """The newest version of every asset, or all versions of one."""
-        return [_version(each) for each in find_server.ask("GET", versions_path("models", name))]
+        return [_version(each) for each in find_server.ask(routes.list_models, name=name)]
 
     def label(self, name: str, version: str, *labels: str) -> ModelVersion:
         """Set labels; each moves from the version that had it."""
         data = {"labels": builtins.list(labels)}
-        return _version(
-            find_server.ask("PUT", asset_path("models", f"{name}:{version}", "/labels"), data)
-        )
+        return _version(find_server.ask(routes.label_model, f"{name}:{version}", body=data))
 
     def delete(self, name: str, version: str) -> None:
         """Delete a version. The next `allranks gc` removes its files unless another version uses
         them."""
-        find_server.ask("DELETE", asset_path("models", f"{name}:{version}"))
+        find_server.ask(routes.delete_model, f"{name}:{version}")
 
     def download(
         self,

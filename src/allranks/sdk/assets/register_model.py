@@ -8,18 +8,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.api import routes
 from allranks.core.transfer_progress import OnProgress, Progress, unheard
 from allranks.errors import MissingCode, Problem, SpecError
 from allranks.http_client import Client
 from allranks.sdk.connection.counted_file import counted
-from allranks.sdk.connection.urls import labelled
 from allranks.sdk.submit.paths import local
 from allranks.store.files import trees
 
 if TYPE_CHECKING:
     from allranks.api.assets import CreatedModel, SentFile
 
-_MODELS = "/api/v1/models"
 # In seconds: the server copies and reads all files.
 _PATIENCE = 6 * 3600.0
 
@@ -37,7 +36,6 @@ def register(
     SpecError for missing files, UsageError for what is not a plain file, Conflict.
     """
     path = None if model.get("job") else local(model.get("path"), base)
-    address = labelled(_MODELS, labels)
     files: dict[str, Path] = {}
     data = dict(model)
     if path is not None:
@@ -52,9 +50,8 @@ def register(
         try:
             body = json.dumps(data).encode()
             report(Progress("the server stores its files"))
-            made: CreatedModel = json.loads(
-                client.call("POST", address, body, timeout=_PATIENCE).body
-            )
+            to = routes.create_model.at(label=labels)
+            made: CreatedModel = json.loads(client.call(*to, body, timeout=_PATIENCE).body)
             return made
         except MissingCode:
             _send(client, data["files"], files, report)
@@ -73,12 +70,12 @@ def _send(
     report: OnProgress,
 ) -> None:
     by_hash = {each["sha256"]: files[each["path"]] for each in entries}
-    missing = client.json("POST", "/api/v1/blobs/missing", [*by_hash])
+    missing = client.ask(routes.missing_blobs, body=[*by_hash])
     sizes = {each["sha256"]: each["size"] for each in entries}
     total, done = sum(sizes[digest] for digest in missing), 0
     for number, digest in enumerate(missing):
         with by_hash[digest].open("rb") as file:
             so_far = Progress("sending its files", done, total, number, len(missing))
             body = counted(file, so_far, report)
-            client.call("PUT", f"/api/v1/blobs/{digest}", body, timeout=_PATIENCE)
+            client.call(*routes.put_blob.at(digest), body, timeout=_PATIENCE)
         done += sizes[digest]

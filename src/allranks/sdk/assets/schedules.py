@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from allranks.api import routes
 from allranks.errors import Conflict, UsageError
 from allranks.sdk.assets.computes import Poller
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import asset_path
 from allranks.sdk.submit.nodes import Section
 from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.send import send
@@ -21,8 +21,6 @@ from allranks.spec.schedule import Schedule, Trigger, parse_schedule
 if TYPE_CHECKING:
     from allranks.api.common import Document
     from allranks.api.schedules import ScheduleAnswer
-
-_SCHEDULES = "/api/v1/schedules"
 
 
 class JobSchedule:
@@ -116,31 +114,29 @@ class Schedules:
         body = {"schedule": schedule.spec.to_dict(), "submission": submission}
         with find_server.connect() as client:
             try:
-                made = send(client, body, snapshots, where=_SCHEDULES)
+                made = send(client, body, snapshots, to=routes.create_schedule.at())
             except Conflict:
-                client.json("DELETE", asset_path("schedules", schedule.name))
-                made = send(client, body, snapshots, where=_SCHEDULES)
+                client.ask(routes.delete_schedule, schedule.name)
+                made = send(client, body, snapshots, to=routes.create_schedule.at())
         if isinstance(schedule, ScheduleRecord) and not schedule.is_enabled:
             return self.begin_disable(schedule.name)
         return Poller(ScheduleRecord(made, job))
 
     def get(self, name: str) -> ScheduleRecord:
-        return ScheduleRecord(find_server.ask("GET", asset_path("schedules", name)))
+        return ScheduleRecord(find_server.ask(routes.show_schedule, name))
 
     def list(self, **_: object) -> builtins.list[ScheduleRecord]:
-        return [ScheduleRecord(each) for each in find_server.ask("GET", _SCHEDULES)]
+        return [ScheduleRecord(each) for each in find_server.ask(routes.list_schedules)]
 
     def begin_disable(self, name: str) -> Poller[ScheduleRecord]:
         """Submit no jobs until it is enabled."""
-        path = asset_path("schedules", name, "/pause")
-        return Poller(ScheduleRecord(find_server.ask("POST", path)))
+        return Poller(ScheduleRecord(find_server.ask(routes.pause_schedule, name)))
 
     def begin_enable(self, name: str) -> Poller[ScheduleRecord]:
         """Submit jobs again."""
-        path = asset_path("schedules", name, "/resume")
-        return Poller(ScheduleRecord(find_server.ask("POST", path)))
+        return Poller(ScheduleRecord(find_server.ask(routes.resume_schedule, name)))
 
     def begin_delete(self, name: str) -> Poller[None]:
         """Delete it; jobs that it submitted stay."""
-        find_server.ask("DELETE", asset_path("schedules", name))
+        find_server.ask(routes.delete_schedule, name)
         return Poller(None)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from allranks.api import routes
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import state_path
 from allranks.sdk.transfer.download import download_state
 
 if TYPE_CHECKING:
@@ -51,26 +51,20 @@ class States:
 
     def list(self, own: bool = False) -> builtins.list[StateFolder]:
         """The named states, or with ``own`` those of jobs."""
-        listing: list[StateAnswer] = find_server.ask(
-            "GET", "/api/v1/states" + ("?own=true" if own else "")
-        )
+        listing = find_server.ask(routes.list_states, own=own or None)
         return [_folder(each) for each in listing]
 
     def get(self, name: str) -> StateFolder:
-        return _folder(find_server.ask("GET", state_path(name)))
+        return _folder(find_server.ask(routes.show_state, name))
 
     def entries(self, name: str, version: int | None = None) -> builtins.list[StateEntry]:
         """The entries of the state or of a version, newest last: "path", "what" ("file", "folder",
         "link"), "size" and "sha256" of files, "target" of links."""
-        query = "" if version is None else f"?version={version}"
-        entries: builtins.list[StateEntry] = find_server.ask(
-            "GET", state_path(name, f"/manifest{query}")
-        )
-        return entries
+        return find_server.ask(routes.state_manifest, name, version=version)
 
     def restore(self, name: str, version: int) -> StateFolder:
         """Restore a version; the next job continues from it."""
-        return _folder(find_server.ask("POST", state_path(name, "/restore"), {"version": version}))
+        return _folder(find_server.ask(routes.restore_state, name, body={"version": version}))
 
     def download(
         self, name: str, version: int | None = None, download_path: str | Path = "."
@@ -82,7 +76,7 @@ class States:
 
     def delete(self, name: str) -> None:
         """Permanently delete it with all versions."""
-        find_server.ask("DELETE", state_path(name))
+        find_server.ask(routes.delete_state, name)
 
 
 def _folder(answer: StateAnswer | ShownState) -> StateFolder:

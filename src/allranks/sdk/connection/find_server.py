@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from allranks import file_locks, settings
 from allranks.errors import ServerError, Unreachable, from_body
@@ -17,6 +17,9 @@ from allranks.http_client import Client
 from allranks.sdk.connection import contexts
 from allranks.settings import Home
 from allranks.version import __version__
+
+if TYPE_CHECKING:
+    from allranks.api.routes import Answer, Route
 
 # Servers started by this process. They outlive it on purpose; keeping them avoids Python's warning
 # about running children.
@@ -67,10 +70,10 @@ def of_another_home() -> str:
     return f"{server.url} ({server.source})"
 
 
-def ask(method: str, path: str, data: Any = None) -> Any:
-    """The server's JSON reply to one request."""
+def ask(route: Route[Answer], *names: str, body: Any = None, **query: object) -> Answer:
+    """The server's JSON reply to one request: see `Client.ask`."""
     with connect() as client:
-        return client.json(method, path, data)
+        return client.ask(route, *names, body=body, **query)
 
 
 def look(home: Home) -> Running:

@@ -11,13 +11,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from allranks.api import routes
 from allranks.channel import PIECE, PROTOCOL, Connection, Frame, Lost, relay
 from allranks.errors import AllranksError, Conflict, ServerError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import ChannelAnswer, JobAnswer
     from allranks.http_client import Client
 
 
@@ -55,16 +54,20 @@ class Channel:
         self.name, self._connect, self._of_hold = name, connect, "debug" in what
         with connect() as client:
             request = {"rank": rank, "node": node, **what}
-            made: ChannelAnswer = client.json("POST", job_path(name, "/channels"), request)
+            made = client.ask(routes.create_channel, name, body=request)
             of_node = made["rank"] is None
             self.where = f"node {made['node']}" if of_node else f"rank {made['rank']}"
-            self._path = job_path(name, f"/channels/{made['number']}")
-            self.connection = Connection(client.upgrade(f"{self._path}/0", PROTOCOL))
+            self._number = str(made["number"])
+            self.connection = self._connection(client, 0)
 
     def connect(self, index: int) -> Connection:
         """One more connection, for a port."""
         with self._connect() as client:
-            return Connection(client.upgrade(f"{self._path}/{index}", PROTOCOL))
+            return self._connection(client, index)
+
+    def _connection(self, client: Client, index: int) -> Connection:
+        url = routes.connect_channel.url(self.name, self._number, str(index))
+        return Connection(client.upgrade(url, PROTOCOL))
 
     def lost(self) -> AllranksError:
         if end := self._end():
@@ -77,8 +80,7 @@ class Channel:
         """What has ended, of the job or its hold; empty if neither has, or the server is away."""
         try:
             with self._connect() as client:
-                path = job_path(self.name, f"/wait?timeout={_END}")
-                job: JobAnswer = client.json("GET", path)
+                job = client.ask(routes.wait_for_job, self.name, timeout=_END)
         except AllranksError:
             return ""
         end = f"{self.name} is {job['status']}" if job["ended_at"] is not None else ""

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from allranks.api import routes
 from allranks.core.job.file_addresses import JobFile, address, hint, selects, written_by
 from allranks.errors import NotFound
 from allranks.http_client import Client
-from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import FileAnswer
-    from allranks.api.metrics import ShownJob
+    pass
 
 
 def job_files(client: Client, name: str) -> list[JobFile]:
     """All files of a job, sorted by path. Raises NotFound if the job does not exist."""
-    job: ShownJob = client.json("GET", job_path(name))
-    listing: list[FileAnswer] = client.json("GET", job_path(name, "/files"))
+    job = client.ask(routes.show_job, name)
+    listing = client.ask(routes.job_files, name)
     attempts = job["attempts"]
     files = []
     for each in listing:
@@ -29,14 +28,14 @@ def job_files(client: Client, name: str) -> list[JobFile]:
 
 def links(client: Client, name: str) -> list[str]:
     """The special files of a job, and the links that lead to none of its files."""
-    attempts = client.json("GET", job_path(name))["attempts"]
-    return [address(path, attempts) for path in client.json("GET", job_path(name, "/links"))]
+    attempts = client.ask(routes.show_job, name)["attempts"]
+    return [address(path, attempts) for path in client.ask(routes.job_links, name)]
 
 
 def too_long(client: Client, name: str) -> list[str]:
     """The files and folders of a job whose path is too long to be read."""
-    attempts = client.json("GET", job_path(name))["attempts"]
-    paths = client.json("GET", job_path(name, "/files?too_long=true"))
+    attempts = client.ask(routes.show_job, name)["attempts"]
+    paths: Any = client.ask(routes.job_files, name, too_long=True)
     return [address(path, attempts) for path in paths]
 
 

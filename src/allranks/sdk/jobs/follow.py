@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, cast
 
+from allranks.api import routes
 from allranks.errors import ServerError, TimedOut, UsageError
 from allranks.http_client import Client
-from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:
     from allranks.api import jobs as api
@@ -121,10 +121,10 @@ class Following:
     def _one_connection(self, client: Client) -> Iterator[api.LogLine | None]:
         request = {**self._request, "positions": self._positions}
         ended = False
-        path = job_path(self._name, "/stream")
+        to = routes.stream_job.at(self._name)
         left = self._until - time.monotonic()
         silence = min(max(left, _LEAST), _PATIENCE)
-        for text in client.stream("POST", path, request, timeout=silence):
+        for text in client.stream(*to, request, timeout=silence):
             line: api.LogLine | api.JobLine | None = json.loads(text) if text else None
             if line is not None and "job" in line:
                 if line["last"]:

@@ -9,18 +9,16 @@ from datetime import datetime
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from allranks.api import routes
 from allranks.core.insights.checkpoint_interval import held_up
 from allranks.core.insights.goodput import Goodput, Trail, goodput
 from allranks.core.insights.rehearsal import is_counted
 from allranks.events import Event, Kind
 from allranks.http_client import Client
-from allranks.sdk.connection.urls import job_path, state_path
 from allranks.statuses import JobStatus
 
 if TYPE_CHECKING:
-    from allranks.api.assets import ShownState
     from allranks.api.jobs import EventAnswer
-    from allranks.api.metrics import ShownJob
 
 # Metrics with which scripts report the seconds that a checkpoint takes.
 COSTS = ("checkpoint_time", "checkpoint_seconds", "save_time")
@@ -41,8 +39,8 @@ class JobTimes(NamedTuple):
 
 def job_times(client: Client, name: str) -> JobTimes:
     """How the job has spent its time so far. Raises NotFound if it does not exist."""
-    job: ShownJob = client.json("GET", job_path(name))
-    answers: list[EventAnswer] = client.json("GET", job_path(name, "/events"))
+    job = client.ask(routes.show_job, name)
+    answers = client.ask(routes.job_events, name)
     events = [event(each) for each in answers]
     series = _series(client, job)
     ways = trails(job, series)
@@ -55,7 +53,7 @@ def job_times(client: Client, name: str) -> JobTimes:
 
 def children_of(client: Client, name: str) -> list[str]:
     """The jobs of a sweep or a pipeline; any other job itself. Raises NotFound."""
-    job: ShownJob = client.json("GET", job_path(name))
+    job = client.ask(routes.show_job, name)
     if job["type"] == "sweep":
         return [each["job"] for each in job["trials"]]
     if job["type"] == "pipeline":
@@ -74,10 +72,10 @@ def _series(client: Client, job: Answer) -> list[Answer]:
     """Those that say what was done anew, if anything was, and what a checkpoint took: there may be
     points by the hundred thousand."""
     if job["metrics"] and job["attempts"] > 1:
-        return list(client.json("GET", job_path(job["name"], "/metrics"))["series"])
+        return list(client.ask(routes.job_metrics, job["name"])["series"])
     names = {key.partition("/rank_")[0] for key in job["metrics"]} & {*COSTS}
-    paths = (job_path(job["name"], f"/metrics?metric={name}") for name in names)
-    return [series for path in paths for series in client.json("GET", path)["series"]]
+    answers = (client.ask(routes.job_metrics, job["name"], metric=name) for name in names)
+    return [series for answer in answers for series in answer["series"]]
 
 
 def event(answer: Answer) -> Event:
@@ -120,7 +118,7 @@ def _cost_by_state(client: Client, job: Answer, ways: Iterable[Trail]) -> float 
     """By the steps in which a version of its state was written."""
     if job["state"]["version"] is None:
         return None
-    state: ShownState = client.json("GET", state_path(job["state"]["name"]))
+    state = client.ask(routes.show_state, job["state"]["name"])
     written = defaultdict(list)
     for version in state["versions"]:
         if version["job"] == job["name"] and version["written_at"]:

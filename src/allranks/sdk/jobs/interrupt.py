@@ -6,8 +6,8 @@ import getpass
 import os
 from typing import TYPE_CHECKING
 
+from allranks.api import routes
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:
     from allranks.api.jobs import JobAnswer
@@ -15,22 +15,17 @@ if TYPE_CHECKING:
 
 def preempt(name: str, node: int | None = None) -> JobAnswer:
     """Preempt all nodes or one node; returns the job. Raises AllranksError unless it is running."""
-    query = "" if node is None else f"?node={node}"
-    job: JobAnswer = find_server.ask("POST", job_path(name, f"/preempt{query}"), {"by": _by()})
-    return job
+    return find_server.ask(routes.preempt_job, name, body={"by": _by()}, node=node)
 
 
 def kill(name: str, rank: int) -> JobAnswer:
     """Kill a rank by SIGKILL; returns the job. Raises AllranksError unless it is running."""
-    job: JobAnswer = find_server.ask("POST", job_path(name, f"/kill?rank={rank}"), {"by": _by()})
-    return job
+    return find_server.ask(routes.kill_job, name, body={"by": _by()}, rank=rank)
 
 
 def release(name: str, *, retry: bool = False) -> JobAnswer:
     """End a held job, or start its next attempt. Raises AllranksError unless it is held."""
-    query = "?retry=true" if retry else ""
-    job: JobAnswer = find_server.ask("POST", job_path(name, f"/release{query}"))
-    return job
+    return find_server.ask(routes.release_job, name, retry=retry or None)
 
 
 def _by() -> str:

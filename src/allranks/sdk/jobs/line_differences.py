@@ -5,11 +5,10 @@ from __future__ import annotations
 import difflib
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote
 
+from allranks.api import routes
 from allranks.errors import AllranksError
 from allranks.http_client import Client
-from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:
     from allranks.api.jobs import ComparisonAnswer
@@ -104,9 +103,8 @@ def _lines(path: str, what: str, before: str | None, after: str | None) -> Lines
 
 def _text(client: Client, job: str, path: str) -> str | None:
     """A file of a job's code; None if it is no text."""
-    address = job_path(job, f"/code/{quote(path, errors='surrogateescape')}")
     try:
-        content = client.call("GET", address).body
+        content = client.call(*routes.job_code_file.at(job, path)).body
     except AllranksError:
         return None
     if len(content) > _LARGE or b"\0" in content:

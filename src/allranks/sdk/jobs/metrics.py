@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
+from allranks.api import routes
 from allranks.core.metrics.across_ranks import mean
 from allranks.http_client import Client
-from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import answered
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def rounds(
     while True:
         news: MetricsNews = answered(
             connect,
-            lambda client: client.json("POST", job_path(name, "/metrics/follow"), request),
+            lambda client: client.ask(routes.follow_metrics, name, body=request),
         )
         for series in news["series"]:
             key = str(series["id"])

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from os import PathLike
 from typing import TypedDict
-from urllib.parse import urlencode
 
+from allranks.api import routes
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.jobs import terminal
@@ -35,9 +35,7 @@ def resolved(reference: object, *, whole: bool = False) -> Resolved:
         raise UsageError(f"the name of a job must be a str, not {kind}", hint=hint)
     text = reference.encode(errors="replace").decode()
     mine = terminal.submitted() if text in LAST else []
-    query = urlencode({"job": text, "mine": mine, "whole": whole}, doseq=True)
-    answer: Resolved = find_server.ask("GET", f"/api/v1/resolve?{query}")
-    return answer
+    return find_server.ask(routes.resolve_job, job=text, mine=mine, whole=whole)
 
 
 def no_job(argument: object) -> UsageError:

@@ -6,11 +6,10 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
+from allranks.api import routes
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import Following, answered
 from allranks.sdk.jobs.notebook_card import card, metric_names
 
@@ -77,14 +76,17 @@ def _last_state(line: str) -> str:
 
 def drawn(name: str, lines: Iterable[str] = ()) -> str:
     """The card of a job as it is now, with the last lines of the rank that failed if one did."""
-    job = _answer(job_path(name))
+    job = answered(find_server.connect, lambda client: client.ask(routes.show_job, name))
     failed = (job.get("error") or {}).get("rank")
     if failed is not None:
         lines = _last_lines(name, failed)
     series: list[Any] = []
     for metric in metric_names(job):
-        path = f"/metrics?most={_POINTS}&metric={quote(metric, safe='')}"
-        series += _answer(job_path(name, path))["series"]
+        words = {"most": _POINTS, "metric": metric}
+        series += answered(
+            find_server.connect,
+            lambda client: client.ask(routes.job_metrics, name, **words)["series"],  # noqa: B023
+        )
     return card(job, series, lines)
 
 
@@ -94,7 +96,3 @@ def _last_lines(name: str, rank: int) -> list[str]:
     for piece in Following(find_server.connect, name, request=request).pieces():
         output.add(piece)
     return output.lines()
-
-
-def _answer(path: str) -> Any:
-    return answered(find_server.connect, lambda client: client.json("GET", path))

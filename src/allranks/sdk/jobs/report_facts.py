@@ -6,18 +6,17 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 
+from allranks.api import routes
 from allranks.core.distributions.topology import log_name
 from allranks.core.insights import comparable_runs
 from allranks.core.insights.job_facts import MEASURED, Facts, Point, Series
 from allranks.core.job.instance_types import has_rdma
 from allranks.errors import UsageError
 from allranks.http_client import Client
-from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:
-    from allranks.api.metrics import MetricsAnswer, MetricsSummary, ResourcesAnswer, ShownJob
+    from allranks.api.metrics import ShownJob
 
 # These roles run beside the training ranks at their own pace.
 _ASIDE = ("ps", "evaluator")
@@ -30,15 +29,15 @@ Answer = Mapping[str, Any]
 def observed(client: Client, name: str) -> Facts:
     """All facts about a job. Raises NotFound if it does not exist, UsageError for a job
     with children."""
-    job: ShownJob = client.json("GET", job_path(name))
+    job = client.ask(routes.show_job, name)
     if job["type"] != "command":
         best = job.get("best")
         child = best["job"] if best else "CHILD"
         hint = f"name one of its jobs: allranks report {child}"
         raise UsageError(f"{name} is a {job['type']} and trains nothing itself", hint=hint)
     metrics: Answer = {"series": _series(client, job)}
-    resources: ResourcesAnswer = client.json("GET", job_path(name, "/resources"))
-    return facts(job, metrics, resources, client.json("GET", job_path(name, "/files")))
+    resources = client.ask(routes.job_resources, name)
+    return facts(job, metrics, resources, client.ask(routes.job_files, name))
 
 
 def _series(client: Client, job: ShownJob) -> list[Answer]:
@@ -46,7 +45,7 @@ def _series(client: Client, job: ShownJob) -> list[Answer]:
     others those of some ranks, which tell how fast they train, and of the rest that they are
     there."""
     name, attempt = job["name"], job["attempts"]
-    summary: MetricsSummary = client.json("GET", job_path(name, "/metrics/summary?shape=false"))
+    summary = client.ask(routes.metrics_summary, name, shape="false")
     several = [one for one in summary["series"] if one["attempt"] == attempt]
     lengths: dict[str, int] = {}
     for one in several:
@@ -60,8 +59,8 @@ def _series(client: Client, job: ShownJob) -> list[Answer]:
     series: list[Answer] = []
     for metrics, of_ranks in ((measured, ()), (others, ranks)):
         if metrics:
-            query = urlencode({"attempt": attempt, "metric": metrics, "rank": [*of_ranks]}, True)
-            answer: MetricsAnswer = client.json("GET", job_path(name, f"/metrics?{query}"))
+            words = {"attempt": attempt, "metric": metrics, "rank": [*of_ranks]}
+            answer = client.ask(routes.job_metrics, name, **words)
             series += answer["series"]
     complete = {one["id"] for one in series}
     for one in several:

@@ -8,17 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from allranks.api import routes
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import version_path, versions_path
+from allranks.sdk.connection.references import reference
 from allranks.sdk.submit.nodes import Node, plain
 from allranks.sdk.submit.pipeline import anchored, prepare_component
 from allranks.sdk.submit.send import send
 from allranks.spec.fields.scalars import sendable
 from allranks.spec.pipeline.component import AnyComponent, parse_component
 from allranks.spec.yaml import load
-
-_COMPONENTS = "/api/v1/components"
 
 
 class Component:
@@ -104,15 +103,15 @@ class Components:
         data = {**component_data, **({"version": version} if version else {})}
         made, snapshots = prepare_component(data, Path.cwd())
         with find_server.connect() as client:
-            return _made(send(client, made, snapshots, where=_COMPONENTS))
+            return _made(send(client, made, snapshots, to=routes.create_component.at()))
 
     def get(self, name: str, version: str | None = None, label: str = "latest") -> Component:
         """A version, by number or label."""
-        return _made(find_server.ask("GET", version_path("components", name, version, label)))
+        return _made(find_server.ask(routes.show_component, reference(name, version, label)))
 
     def list(self, name: str | None = None) -> builtins.list[Component]:
         """The newest version of every component, or all versions of one."""
-        return [_made(each) for each in find_server.ask("GET", versions_path("components", name))]
+        return [_made(each) for each in find_server.ask(routes.list_components, name=name)]
 
 
 def _made(answer: Mapping[str, Any]) -> Component:

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from allranks.api import routes
 from allranks.errors import Problem, SpecError, UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.jobs.names import no_job
 from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.script_notes import script_notes
-from allranks.sdk.submit.send import JOBS, Snapshots, post, send
+from allranks.sdk.submit.send import Snapshots, post, send
 from allranks.sdk.submit.shell import Shell
 from allranks.sdk.submit.shell_variables import with_shell_variables
 from allranks.spec.any_job import AnyJob
@@ -56,8 +57,7 @@ def create(
 def check(job: object, base: str | Path | None) -> list[str]:
     """Check a job as submitting it would. Returns notes. Raises AllranksError."""
     submission, _, _ = _prepared(job, base, {}, True, Shell())
-    notes: list[str] = find_server.ask("POST", "/api/v1/jobs/checks", submission)
-    return notes
+    return find_server.ask(routes.check_job, body=submission)
 
 
 def create_all(
@@ -82,7 +82,7 @@ def create_all(
             client,
             submissions,
             [*snapshots.values()],
-            where=f"{JOBS}/list",
+            to=routes.create_jobs.at(),
             timeout=_PATIENCE,
             allow_large_data=data,
         )

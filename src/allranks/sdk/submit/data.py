@@ -9,16 +9,15 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.api import routes
 from allranks.errors import Problem, SpecError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import labelled
 from allranks.sdk.submit.paths import placed_data
 from allranks.sdk.upload.inputs import How, unproven
 
 if TYPE_CHECKING:
     from allranks.api.assets import CreatedData
 
-_DATA = "/api/v1/data"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -43,7 +42,7 @@ def create_data(
     path = body.get("path")
     with find_server.connect() as client:
         # Before anything is uploaded, and there: pydantic takes longer to import than to be asked.
-        client.json("POST", f"{_DATA}/checks", body)
+        client.ask(routes.check_data, body=body)
         if isinstance(path, str) and path.startswith("/"):
             if when is not When.NEVER:
                 _require_kind(Path(path), body.get("type"))
@@ -51,7 +50,7 @@ def create_data(
             if when is When.ALWAYS or (unseen and unproven(client, [path])):
                 body["path"] = (how or How()).upload(path).path
         made: CreatedData = json.loads(
-            client.call("POST", labelled(_DATA, labels), json.dumps(body).encode()).body
+            client.call(*routes.create_data.at(label=labels), json.dumps(body).encode()).body
         )
         return made
 

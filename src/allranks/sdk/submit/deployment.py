@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.api import routes
 from allranks.core.data.model_flavor import script_problem
 from allranks.core.packing import pack
 from allranks.core.transfer_progress import OnProgress, unheard
 from allranks.errors import NotFound, Problem, SpecError
 from allranks.http_client import Client
-from allranks.sdk.connection.urls import asset_path
 from allranks.sdk.submit import paths
 from allranks.sdk.submit.current_environment import tools
 from allranks.sdk.submit.elsewhere import lock_for
@@ -47,7 +47,7 @@ def on_compute_of_endpoint(data: Mapping[str, Any], client: Client) -> Document:
     keys = dict(data)
     if not keys.get("compute") and (name := keys.get("endpoint_name")):
         with contextlib.suppress(NotFound):
-            if compute := client.json("GET", asset_path("endpoints", str(name)))["compute"]:
+            if compute := client.ask(routes.show_endpoint, str(name))["compute"]:
                 keys["compute"] = compute
     return keys
 

@@ -13,13 +13,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from allranks.api import routes
 from allranks.core.amounts import counted, size_text
 from allranks.core.insights import rehearsal
 from allranks.core.insights.rehearsal import HINTS, VERIFIED, Result, Trail, Verdict
 from allranks.core.packing import pack
 from allranks.errors import Conflict, NotFound, UsageError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path, state_path
 from allranks.sdk.jobs import interrupt
 from allranks.sdk.submit.names import generate_name
 from allranks.sdk.submit.prepare import prepare
@@ -255,7 +255,7 @@ class _Killed:
     def _kept(self) -> ShownState | None:
         """The job's state, if it has a file."""
         try:
-            state: ShownState = ask("GET", state_path(self.run.name))
+            state: ShownState = ask(routes.show_state, self.run.name)
         except NotFound:
             return None
         return state if state["files"] else None
@@ -297,7 +297,7 @@ class _Killed:
 
     def _since_the_kill(self) -> float | None:
         """Seconds until the first step of the second attempt."""
-        for event in ask("GET", job_path(self.run.name, "/events")):
+        for event in ask(routes.job_events, self.run.name):
             if event["kind"] == "kill_asked":
                 killed_at = datetime.fromisoformat(event["at"]).timestamp()
                 return max(0.0, self.run.began[2] - killed_at)

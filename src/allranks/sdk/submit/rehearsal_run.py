@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from allranks.api import routes
 from allranks.core.insights import rehearsal
 from allranks.core.insights.rehearsal import Trail
 from allranks.errors import NotFound
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path, state_path
 from allranks.sdk.jobs.follow import answered
 from allranks.sdk.jobs.metrics import rounds
 
@@ -56,17 +56,17 @@ class Run:
 
     def _leave(self) -> None:
         until = time.monotonic() + _LEAVE
-        ask("POST", job_path(self.name, "/cancel"))
-        self.job = ask("GET", job_path(self.name, "/wait?timeout=2"))
+        ask(routes.cancel_job, self.name)
+        self.job = ask(routes.wait_for_job, self.name, timeout=2)
         if not self.has_ended:
             with contextlib.suppress(OSError):  # the terminal is gone
                 self.say(f"{self.name} canceled; its ranks have the grace period to end")
         while not self.has_ended and time.monotonic() < until:
-            self.job = ask("GET", job_path(self.name, "/wait?timeout=5"))
+            self.job = ask(routes.wait_for_job, self.name, timeout=5)
         try:
             # Never a state of the user with the same name.
-            if self.has_ended and ask("GET", state_path(self.name))["own"]:
-                ask("DELETE", state_path(self.name))
+            if self.has_ended and ask(routes.show_state, self.name)["own"]:
+                ask(routes.delete_state, self.name)
         except NotFound:
             pass  # it has no state
 
@@ -86,7 +86,7 @@ class Run:
         self.look()
 
     def look(self) -> None:
-        self.job = ask("GET", job_path(self.name))
+        self.job = ask(routes.show_job, self.name)
 
     @property
     def has_ended(self) -> bool:
@@ -111,12 +111,15 @@ def cancel(name: str) -> None:
     until = time.monotonic() + _ON_ITS_WAY
     while time.monotonic() < until:
         try:
-            ask("POST", job_path(name, "/cancel"))
+            ask(routes.cancel_job, name)
             return
         except NotFound:
             time.sleep(0.1)
 
 
-def ask(method: str, path: str) -> Any:
+def ask(route: routes.Route[routes.Answer], name: str, **query: object) -> routes.Answer:
     """The reply of a server that may be temporarily down."""
-    return answered(find_server.connect, lambda client: client.json(method, path))
+    answer: routes.Answer = answered(
+        find_server.connect, lambda client: client.ask(route, name, **query)
+    )
+    return answer

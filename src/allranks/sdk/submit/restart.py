@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
 
+from allranks.api import routes
 from allranks.core.transfer_progress import OnProgress, unheard
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 from allranks.sdk.submit.current_environment import is_current
 from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.send import COPYING, Snapshots, send
@@ -18,7 +17,6 @@ from allranks.sdk.submit.send import COPYING, Snapshots, send
 if TYPE_CHECKING:
     from allranks.api.common import Document
     from allranks.api.jobs import RestartedJob
-    from allranks.api.metrics import ShownJob
 
 
 # The current Python, in a submission.
@@ -43,13 +41,12 @@ def restart(
     ``resume``, never with ``fresh``. ``code`` is a folder, file or repository that replaces its
     code; ``overrides`` change its spec, each ``a.b=c``; ``limits`` replace those of a sweep, which
     continues under its own name. ``note`` and ``progress`` receive messages and progress."""
-    choice = urlencode({"resume": resume, "fresh": fresh})
-    where = job_path(name, f"/restart?{choice}")
+    to = routes.restart_job.at(name, resume=resume, fresh=fresh)
     data: Document | None = {"limits": dict(limits)} if limits else None
     snapshots: Snapshots = ()
     if code is not None:
         # Check the name before reading the code.
-        job: ShownJob = find_server.ask("GET", job_path(name))
+        job = find_server.ask(routes.show_job, name)
         environment = job["spec"].get("environment")
         # Only packages of an environment that is the submitter's own go along with the code.
         environment = None if is_current(environment) else str(environment)
@@ -80,5 +77,5 @@ def restart(
             overrides = bring_set(client, overrides, How(allow_large_data, note, progress))
         if overrides:
             data = {**(data or {}), "set": [*overrides]}
-        made: RestartedJob = send(client, data, snapshots, progress, where=where, timeout=COPYING)
+        made: RestartedJob = send(client, data, snapshots, progress, to=to, timeout=COPYING)
         return made

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.api import routes
 from allranks.core.environments.activation import installs_packages
 from allranks.core.job.command_scripts import PACKAGES, scripts, shell_scripts
 from allranks.errors import AllranksError
@@ -15,7 +16,6 @@ from allranks.sdk.submit.current_environment import is_current
 if TYPE_CHECKING:
     import ast
 
-    from allranks.api.assets import RecipeAnswer
     from allranks.api.jobs import CreatedJob
 
 # How the names of built-in environments begin (curated.PREFIX, whose module imports packaging).
@@ -69,9 +69,7 @@ def _environment(client: Client, part: Mapping[str, Any]) -> Mapping[str, Any]:
     if is_current(part.get("environment")):
         return {}
     try:
-        answer: RecipeAnswer = client.json(
-            "POST", "/api/v1/environments/recipe", {"environment": part["environment"]}
-        )
+        answer = client.ask(routes.show_recipe, body={"environment": part["environment"]})
     except AllranksError:
         return {}
     return {"name": answer["name"], "requirements": answer["recipe"]["requirements"]}

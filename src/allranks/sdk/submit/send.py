@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from allranks.api import routes
 from allranks.core.transfer_progress import OnProgress, Progress, unheard
 from allranks.errors import AllranksError, MissingCode, Unreachable
 from allranks.http_client import Client
@@ -18,7 +19,6 @@ from allranks.snapshot.take import Snapshot
 
 # Seconds that a server may take to copy another job's files.
 COPYING = 6 * 3600.0
-JOBS = "/api/v1/jobs"
 Snapshots = Sequence[Snapshot]
 _AT_ONCE = nullcontext()
 
@@ -29,15 +29,14 @@ def send(
     snapshots: Snapshots = (),
     progress: OnProgress = unheard,
     *,
-    where: str = JOBS,
-    method: str = "POST",
+    to: tuple[str, str] = routes.create_job.at(),
     timeout: float | None = None,
     allow_large_data: bool = False,
     note: Callable[[str], None] = lambda sentence: None,
     asking: AbstractContextManager[None] = _AT_ONCE,
 ) -> Any:
-    """Submit to ``where``, uploading code and data that the server lacks; returns the server's
-    answer, of `JOBS` a `CreatedJob`. If interrupted, tell the server to discard the code. ``note``
+    """Submit ``to`` a route, uploading code and data that the server lacks; returns the server's
+    answer, by default a `CreatedJob`. If interrupted, tell the server to discard the code. ``note``
     receives what was uploaded; each request that may submit is made in the context ``asking``.
     Raises DataTooLarge unless ``allow_large_data``."""
     return post(
@@ -45,8 +44,7 @@ def send(
         submission,
         snapshots,
         progress,
-        where=where,
-        method=method,
+        to=to,
         timeout=timeout,
         allow_large_data=allow_large_data,
         note=note,
@@ -60,8 +58,7 @@ def post(
     snapshots: Snapshots = (),
     progress: OnProgress = unheard,
     *,
-    where: str = JOBS,
-    method: str = "POST",
+    to: tuple[str, str] = routes.create_job.at(),
     timeout: float | None = None,
     allow_large_data: bool = False,
     note: Callable[[str], None] = lambda sentence: None,
@@ -69,6 +66,7 @@ def post(
 ) -> Any:
     """Like ``send``, for a list as well; returns the server's reply."""
     sent: list[str] = []
+    is_job = to[1].startswith(routes.create_job.path)
     if find_server.of_another_home():
         from allranks.sdk.upload.inputs import How, bring  # lazy: one's own server sees the inputs
 
@@ -80,8 +78,8 @@ def post(
             try:
                 body = json.dumps(submission).encode()
                 with asking:
-                    made = json.loads(client.call(method, where, body, timeout=timeout).body)
-                if where.startswith(JOBS):
+                    made = json.loads(client.call(*to, body, timeout=timeout).body)
+                if is_job:
                     terminal.remember(job["name"] for job in _several(made))
                 return made
             except MissingCode:
@@ -90,14 +88,14 @@ def post(
                 for snapshot in snapshots:
                     send_code(client, snapshot, progress, sent)
     except BaseException as error:
-        if isinstance(error, Unreachable) and error.sent and submission and where.startswith(JOBS):
+        if isinstance(error, Unreachable) and error.sent and submission and is_job:
             first = submission if isinstance(submission, Mapping) else submission[0]
             name = first["spec"]["name"]
             error.hint = f"{name} may have been submitted: check with `allranks job show {name}`"
         if sent:
             client.close()  # the connection may be in the middle of a request
             with contextlib.suppress(AllranksError):
-                client.json("POST", "/api/v1/blobs/discard", sent)
+                client.ask(routes.discard_blobs, body=sent)
         raise
 
 
@@ -114,14 +112,14 @@ def send_code(
     """Upload missing chunks, and the manifest last, so that it never refers to missing chunks.
     ``sent`` gets each digest before its upload."""
     uploaded = [] if sent is None else sent
-    missing = client.json("POST", "/api/v1/blobs/missing", [*snapshot.parts])
+    missing = client.ask(routes.missing_blobs, body=[*snapshot.parts])
     sizes = {digest: sum(f.status.st_size for f in snapshot.parts[digest]) for digest in missing}
     total, done = sum(sizes.values()), 0
     for digest in missing:
         uploaded.append(digest)
         with snapshot.open(digest) as file:
             body = counted(file, Progress("sending the code", done, total), progress)
-            client.call("PUT", f"/api/v1/blobs/{digest}", body, timeout=600.0)
+            client.call(*routes.put_blob.at(digest), body, timeout=600.0)
         done += sizes[digest]
     uploaded.append(snapshot.digest)
-    client.call("PUT", f"/api/v1/blobs/{snapshot.digest}", snapshot.manifest, timeout=600.0)
+    client.call(*routes.put_blob.at(snapshot.digest), snapshot.manifest, timeout=600.0)

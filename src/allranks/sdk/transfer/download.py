@@ -8,9 +8,10 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from allranks.agent.data.file_entry import FileEntry
+from allranks.api import routes
 from allranks.core.data import kept_files
 from allranks.core.data.node_files import WRITTEN
 from allranks.core.data.state_manifest import stays_inside
@@ -19,16 +20,15 @@ from allranks.core.transfer_progress import OnProgress, Progress, unheard
 from allranks.errors import AllranksError, NotFound, ServerError
 from allranks.http_client import Client, shaped
 from allranks.sdk.connection.parallel import Shared, Worker
-from allranks.sdk.connection.urls import asset_path, job_path, state_path
 from allranks.sdk.jobs.files import selected
-from allranks.sdk.transfer.fetch import SMALL, Entry, Fetcher, Tally
+from allranks.sdk.transfer.fetch import SMALL, Entry, Fetcher, Place, Tally
 from allranks.sdk.transfer.from_store import StoreFetcher, own_data
 from allranks.sdk.transfer.from_store import entries as stored_entries
 from allranks.sdk.transfer.write_files import beside, checked, is_there, make_folder, place_link
 
 if TYPE_CHECKING:
-    from allranks.api.assets import DataAnswer, ModelAnswer, ModelFile, StateEntry
-    from allranks.api.jobs import FileAnswer, LinkAnswer
+    from allranks.api.assets import DataAnswer, ModelAnswer, ModelFile
+    from allranks.api.jobs import FileAnswer
     from allranks.api.metrics import ShownJob
 
 # What answers have to be like.
@@ -87,7 +87,7 @@ def download(
     changing; Unreachable when the server stays away.
     """
     with connect() as client:
-        job: ShownJob = shaped(client.json("GET", job_path(name)), _JOB)
+        job: ShownJob = shaped(client.ask(routes.show_job, name), _JOB)
         has = {**(job["spec"].get("outputs") or {}), **job["outputs"]}
         everything = everything or job["type"] == "pipeline"  # it has nothing but outputs
         if output is not None and output not in has:
@@ -101,11 +101,11 @@ def download(
             raise NotFound(
                 f"the output {output} is not stored in the job's record", where=place, hint=hint
             )
-        listing: list[FileAnswer] = shaped(client.json("GET", job_path(name, "/files")), _FILES_OF)
-        links = shaped(client.json("GET", job_path(name, "/links")), [str])
-        folders = [f for f in _empty_folders(client, job_path(name)) if _is_of_job(f)]
-        too_long = shaped(client.json("GET", job_path(name, "/files?too_long=true")), [str])
-        events = client.json("GET", job_path(name, "/events")) if job["ended_at"] else []
+        listing: list[FileAnswer] = shaped(client.ask(routes.job_files, name), _FILES_OF)
+        links = shaped(client.ask(routes.job_links, name), [str])
+        folders = [f for f in _empty_folders(client, routes.job_files, name) if _is_of_job(f)]
+        too_long = shaped(client.ask(routes.job_files, name, too_long=True), [str])
+        events = client.ask(routes.job_events, name) if job["ended_at"] else []
         shaped(events, [{"attempt": object, "data": dict}])
 
     not_kept = kept_files.sentences(kept_files.summary(events, job["attempts"]))
@@ -138,7 +138,8 @@ def download(
             rest = f"each trial has its own: allranks job download {name}_0"
         hint = "; ".join([*not_kept, rest])
         raise NotFound(f"{what} has no files", hint=hint)
-    fetched = _served(connect, job_path(name), folder, entries, progress)
+    served = Place(routes.job_file, routes.job_bundle, routes.job_checksum, name)
+    fetched = _served(connect, served, folder, entries, progress)
     for path in folders:
         make_folder(folder, path)
     not_linked = [place for place in to_link if not place_link(folder, place, to_link[place])]
@@ -166,11 +167,12 @@ def download_model(
     Raises ServerError for a damaged file, NotFound for an unknown model.
     """
     with connect() as client:
-        model: ModelAnswer = shaped(client.json("GET", asset_path("models", reference)), _ASSET)
+        model: ModelAnswer = shaped(client.ask(routes.show_model, reference), _ASSET)
         name, version = _same_name(model["name"], reference), model["version"]
-        place = asset_path("models", f"{name}:{version}")
         hashed = [{**_FILES_OF[0], "sha256": str}]
-        listing: list[ModelFile] = shaped(client.json("GET", f"{place}/manifest"), hashed)
+        exact = f"{name}:{version}"
+        listing = shaped(client.ask(routes.model_manifest, exact), hashed)
+    place = Place(routes.model_file, routes.model_bundle, routes.model_checksum, exact)
     entries = list(_entries(listing, {file["path"]: f"{name}/{file['path']}" for file in listing}))
     fetched = _served(connect, place, folder, entries, progress)
     if fetched.gone:
@@ -194,7 +196,7 @@ def download_data(
     Raises NotFound for an unknown version, and for one that is not on the server's disk.
     """
     with connect() as client:
-        asset: DataAnswer = shaped(client.json("GET", asset_path("data", reference)), _ASSET)
+        asset: DataAnswer = shaped(client.ask(routes.show_data, reference), _ASSET)
         name = _same_name(asset["name"], reference)
         stored, files = None, list[FileEntry]()
         with contextlib.suppress(AllranksError):  # refused, perhaps: the server may have better
@@ -207,11 +209,12 @@ def download_data(
                 stored_entries(name, files),
                 progress,
             )
-        place = asset_path("data", f"{name}:{asset['version']}")
-        listing: list[FileAnswer] = shaped(client.json("GET", f"{place}/files"), _FILES_OF)
+        exact = f"{name}:{asset['version']}"
+        listing = shaped(client.ask(routes.data_files, exact), _FILES_OF)
         link = {"path": str, "target": str}
-        links: list[LinkAnswer] = shaped(client.json("GET", f"{place}/links"), [link])
-        folders = _empty_folders(client, place)
+        links = shaped(client.ask(routes.data_links, exact), [link])
+        folders = _empty_folders(client, routes.data_files, exact)
+    place = Place(routes.data_file, routes.data_bundle, routes.data_checksum, exact)
     entries = list(_entries(listing, {file["path"]: f"{name}/{file['path']}" for file in listing}))
     fetched = _served(connect, place, folder, entries, progress)
     for path in folders:
@@ -235,10 +238,9 @@ def download_state(
     Links are skipped. Raises ServerError for a damaged file, NotFound for an
     unknown state or version.
     """
-    query = "" if version is None else f"?version={version}"
     with connect() as client:
-        answer = client.json("GET", state_path(name, f"/manifest{query}"))
-        listing: list[StateEntry] = shaped(answer, [{"what": str, "path": str}])
+        answer = client.ask(routes.state_manifest, name, version=version)
+        listing = shaped(answer, [{"what": str, "path": str}])
     files = [each for each in listing if each["what"] == "file"]
     shaped(files, [{**_FILES_OF[0], "sha256": str}])
     taken = {checked(f"{name}/{file['path']}") for file in files}
@@ -247,7 +249,8 @@ def download_state(
         for e in files
         for target in [f"{name}/{e['path']}"]
     ]
-    fetched = _served(connect, state_path(name), folder, entries, progress)
+    place = Place(routes.state_file, routes.state_bundle, routes.state_checksum, name)
+    fetched = _served(connect, place, folder, entries, progress)
     if fetched.gone:
         hint = f"another version may be intact: allranks state show {name}"
         raise ServerError("a file of the state is missing on the server", where=name, hint=hint)
@@ -263,9 +266,9 @@ def _same_name(name: str, reference: str) -> str:
     return checked(name, re.split("[:@/]", reference))
 
 
-def _empty_folders(client: Client, place: str) -> list[str]:
+def _empty_folders(client: Client, files: routes.Route[Any], name: str) -> list[str]:
     """None of a server of 0.1, which does not list them."""
-    answer = client.json("GET", f"{place}/files?empty_folders=true")
+    answer = client.ask(files, name, empty_folders=True)
     return [path for path in shaped(answer, list) if isinstance(path, str)]
 
 
@@ -276,7 +279,7 @@ def _is_of_job(path: str) -> bool:
 
 def _served(
     connect: Callable[[], Client],
-    place: str,
+    place: Place,
     folder: Path,
     entries: list[Entry],
     progress: OnProgress,

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from allranks.api.routes import Route
 from allranks.errors import NotFound, ServerError
 from allranks.http_client import Client, shaped
 from allranks.sdk.connection.parallel import Connection, Interrupted
-from allranks.sdk.connection.urls import checksum_path, file_path
 from allranks.sdk.transfer.write_files import Destination, destination, is_there
 
 if TYPE_CHECKING:
@@ -63,8 +63,17 @@ class Tally:
             self.gone.append(entry)
 
 
+class Place(NamedTuple):
+    """The routes of a job's files, or of a model's, …, and its name."""
+
+    file: Route[bytes]
+    bundle: Route[bytes]
+    checksum: Route[bytes]
+    name: str
+
+
 class Fetcher:
-    """Downloads files at the URL ``place`` into ``folder`` over one connection, until ``stop``.
+    """Downloads files of ``place`` into ``folder`` over one connection, until ``stop``.
 
     Raises Unreachable if the server stays down, ServerError if a file cannot be written or is
     damaged twice, Interrupted.
@@ -73,7 +82,7 @@ class Fetcher:
     def __init__(
         self,
         connect: Callable[[], Client],
-        place: str,
+        place: Place,
         folder: Path,
         tally: Tally,
         stop: threading.Event,
@@ -96,8 +105,8 @@ class Fetcher:
         """Small files, in one request."""
         for _ in range(2):
             sizes = json.dumps([{"path": e.path, "size": e.size} for e in files]).encode()
-            path = f"{self._place}/bundle"
-            body = self._connection.ask(lambda client: client.call("POST", path, sizes).body)  # noqa: B023
+            to = self._place.bundle.at(self._place.name)
+            body = self._connection.ask(lambda client: client.call(*to, sizes).body)  # noqa: B023
             files = self._unpacked(files, body)
             if not files:
                 return
@@ -178,7 +187,7 @@ class Fetcher:
         if file.size == entry.size:
             return
         span = (file.size, entry.size)
-        reply, pieces = client.part(file_path(self._place, entry.path), span)
+        reply, pieces = client.part(self._place.file.url(self._place.name, entry.path), span)
         if reply.status == 416:  # the file has become shorter; the checksum detects it
             for _ in pieces:
                 pass
@@ -193,9 +202,11 @@ class Fetcher:
             self._tally.add(len(data), len(piece))
 
     def _checksum(self, path: str, size: int) -> ChecksumAnswer:
+        to = self._place.checksum.at(self._place.name, path, size=size)
+
         def ask(client: Client) -> ChecksumAnswer:
             last = b""
-            for line in client.stream("GET", checksum_path(self._place, path, size)):
+            for line in client.stream(*to):
                 last = line
                 self._connection.hear()
                 if self._stop.is_set():

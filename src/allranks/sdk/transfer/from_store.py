@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from allranks.agent.data.file_entry import FileEntry
+from allranks.api import routes
 from allranks.core.data import addresses
 from allranks.core.data.address_map import mapped
 from allranks.core.data.addresses import Located
@@ -31,11 +32,11 @@ _PIECE, _AHEAD = 8 << 20, 4
 def own_data(client: Client, asset: DataAnswer) -> StoredData | None:
     """The data of an asset in a datastore that this machine's own credentials may open; None: only
     the server's can."""
-    path = mapped(asset["path"], shaped(client.json("GET", "/api/v1/data/map"), {str: str}))
+    path = mapped(asset["path"], shaped(client.ask(routes.show_data_map), {str: str}))
     name, separator, rest = path.removeprefix(_HEAD).partition("/paths/")
     if not path.startswith(_HEAD) or not separator or "/" in name:
         return None
-    answer = client.json("GET", "/api/v1/datastores")
+    answer = client.ask(routes.list_datastores)
     stores: list[DatastoreAnswer] = shaped(answer, [{"name": str, "type": str}])
     store = next((s for s in stores if s["name"] == name and s["type"] not in NO_STORES), None)
     own = None if store is None else own_account(store)

@@ -13,6 +13,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from allranks.api import routes
 from allranks.core.amounts import counted, size_text
 from allranks.core.transfer_progress import OnProgress, unheard
 from allranks.errors import UsageError
@@ -25,8 +26,6 @@ from allranks.store.files.same_data import Range
 
 if TYPE_CHECKING:
     from allranks.api.assets import Challenge, Proof
-
-_CHALLENGES, _PROOFS = "/api/v1/uploads/challenges", "/api/v1/uploads/proofs"
 
 
 # The key of an input's path.
@@ -100,7 +99,7 @@ def replaced(submission: Any, paths: Iterable[str], how: How) -> Any:
 
 def unproven(client: Client, paths: Sequence[str]) -> list[str]:
     """Those of these paths at which the server does not see the same data."""
-    challenges: list[Challenge | None] = client.json("POST", _CHALLENGES, [*paths])
+    challenges: list[Challenge | None] = client.ask(routes.upload_challenges, body=[*paths])
     proofs = {
         path: proof
         for path, challenge in zip(paths, challenges, strict=True)
@@ -108,7 +107,7 @@ def unproven(client: Client, paths: Sequence[str]) -> list[str]:
     }
     if not proofs:
         return [*paths]
-    same: list[bool] = client.json("POST", _PROOFS, [*proofs.values()])
+    same: list[bool] = client.ask(routes.upload_proofs, body=[*proofs.values()])
     proven = {path for path, is_same in zip(proofs, same, strict=True) if is_same}
     return [path for path in paths if path not in proven]
 

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar, cast
 
+from allranks.api import routes
 from allranks.core.amounts import counted, size_text
 from allranks.core.data.upload_manifest import File, Link, Manifest
 from allranks.core.transfer_progress import OnProgress, Progress, unheard
@@ -32,12 +33,11 @@ from allranks.sdk.upload.listing import Listing, Note, Source, list_data, too_la
 from allranks.store.files import same_data
 
 if TYPE_CHECKING:
-    from allranks.api.assets import PartAnswer, UploadAnswer, WrittenPart
+    from allranks.api.assets import UploadAnswer, WrittenPart
 
 T = TypeVar("T")
 
 MOST_BYTES = 2 << 30
-_UPLOADS, _BLOBS = "/api/v1/uploads", "/api/v1/blobs"
 # Files up to a size are sent in packs of at most so many bytes and files, others in pieces: larger
 # ones while a piece takes less than so many seconds, as each waits for its answer. At 1 Gbit/s the
 # largest takes one second.
@@ -131,7 +131,7 @@ def upload(
             try:
                 made: UploadAnswer = sending.ask(
                     lambda client: json.loads(
-                        client.call("POST", _UPLOADS, body, timeout=_PATIENCE).body
+                        client.call(*routes.create_upload.at(), body, timeout=_PATIENCE).body
                     )
                 )
                 if made["left"]:
@@ -241,10 +241,9 @@ class _Sending:
         Shared(units, stop).run(sender, report)
 
     def _missing(self, digests: Sequence[str]) -> Iterator[str]:
-        path = f"{_BLOBS}/missing"
         for at in range(0, len(digests), _ASKED):
             some = digests[at : at + _ASKED]
-            yield from self.ask(lambda client: client.json("POST", path, some))  # noqa: B023
+            yield from self.ask(lambda client: client.ask(routes.missing_blobs, body=some))  # noqa: B023
 
     def _connection(self, stop: threading.Event) -> Connection:
         def connected() -> Client:
@@ -300,9 +299,9 @@ class _Sender:
                 contents.append(file.read(blob.size) if blob.size else b"")
         head = json.dumps([[blob.digest, blob.size] for blob in blobs]).encode()
         body = b"".join([head, b"\n", *contents])
-        path = f"{_BLOBS}/pack"
+        to = routes.put_pack.at()
         try:
-            self._connection.ask(lambda client: client.call("PUT", path, body, timeout=600))
+            self._connection.ask(lambda client: client.call(*to, body, timeout=600))
         except UsageError:  # the server has hashed something else
             for blob, content in zip(blobs, contents, strict=True):
                 if hashlib.sha256(content).hexdigest() != blob.digest:
@@ -324,8 +323,10 @@ class _Sender:
         with ThreadPoolExecutor(1) as pool:
             reading = pool.submit(unit.read, count)
             try:
-                path = f"{_BLOBS}/{unit.blob.early}/part?size={unit.blob.size}&sample={unit.sample}"
-                part: PartAnswer = self._connection.ask(lambda client: client.json("GET", path))
+                words = {"size": unit.blob.size, "sample": unit.sample}
+                part = self._connection.ask(
+                    lambda client: client.ask(routes.blob_part, unit.blob.early, **words)
+                )
                 early = unit.blob._replace(digest=unit.blob.early, early="")
                 counted = 0
                 if not part["alike"]:  # else nothing of it may have to be sent
@@ -382,10 +383,10 @@ class _Sender:
 
     def _at(self, blob: _Blob) -> int | None:
         """Where to go on; None if the blob is there. Raises ServerError for a full disk."""
-        method, path = "GET", f"{_BLOBS}/{blob.digest}/part"
-        if blob.early:
-            method, path = "POST", f"{path}?early={blob.early}"
-        part: PartAnswer = self._connection.ask(lambda client: client.json(method, path))
+        route = routes.adopt_part if blob.early else routes.blob_part
+        part = self._connection.ask(
+            lambda client: client.ask(route, blob.digest, early=blob.early or None)
+        )
         size = part["size"]
         if size is None:
             return None
@@ -400,11 +401,9 @@ class _Sender:
 
     def _put(self, blob: _Blob, file: BinaryIO, start: int, end: int) -> bool:
         """Send a piece once; whether the blob is complete. Raises Conflict and Cut."""
-        path = f"{_BLOBS}/{blob.digest}/part?offset={start}&size={blob.size}"
+        to = routes.put_part.at(blob.digest, offset=start, size=blob.size)
         piece = cast(BinaryIO, FilePart(file, start, end - start))
-        answer = self._connection.ask_once(
-            lambda client: client.call("PUT", path, piece, timeout=600.0)
-        )
+        answer = self._connection.ask_once(lambda client: client.call(*to, piece, timeout=600.0))
         written: WrittenPart = json.loads(answer.body)
         return written["complete"]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from allranks.agent.data.file_entry import Changed
+from allranks.api import routes
 from allranks.core.data import addresses
 from allranks.core.data.addresses import Account, Address
 from allranks.core.data.upload_manifest import Manifest
@@ -43,12 +44,12 @@ _OWN: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 def target(client: Client, name: str) -> DatastoreAnswer | None:
     """The object store that an upload goes to: of that ``name``, or the default datastore; None:
     the server's own store. Raises NotFound, UsageError for a datastore that is no object store."""
-    stores: list[DatastoreAnswer] = client.json("GET", "/api/v1/datastores")
+    stores = client.ask(routes.list_datastores)
     fit = [store for store in stores if (store["name"] == name if name else store["default"])]
     if name == "default" or (fit and not name and fit[0]["type"] in NO_STORES):
         return None
     if not fit:  # the server says which there are
-        answer: DatastoreAnswer = client.json("GET", f"/api/v1/datastores/{name}")
+        answer = client.ask(routes.show_datastore, name)
         fit = [answer]
     if fit[0]["type"] in NO_STORES:
         hint = "name an object store (allranks datastore list), or `default`: the server's own"
@@ -105,10 +106,7 @@ def straight(
         progress(Progress(f"{manifest.name}: uploading to {name}", done, total, moved=done))
 
     def announce() -> UploadFolder:
-        folder: UploadFolder = client.json(
-            "PUT", f"/api/v1/datastores/{name}/uploads?digest={digest}"
-        )
-        return folder
+        return client.ask(routes.receive_uploads, name, digest=digest)
 
     made = announce()
     account, root = own

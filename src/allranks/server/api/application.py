@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from allranks.api.routes import ROUTES
 from allranks.server.api.endpoint import Endpoint
-from allranks.server.api.route_table import ROUTES
 from allranks.server.http.error_responses import HANDLERS, Answer
 from allranks.server.http.request_limits import Limited
 from allranks.server.http.request_text import CheckedJson

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from importlib import import_module
 from inspect import iscoroutinefunction
+from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
-from allranks.server.api.route_table import Row
+from allranks.api.routes import Route
 from allranks.server.arguments import Signature, signature
 from allranks.server.auth.roles import person, require_role
 from allranks.server.http.error_responses import Answer
@@ -36,7 +37,7 @@ register_url_convertor("rest", _Rest())
 class Endpoint:
     """Calls the function of a route."""
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: Route[Any]) -> None:
         self.row = row
         self._signature: Signature | None = None
 

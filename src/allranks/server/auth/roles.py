@@ -1,4 +1,4 @@
-"""Authorization: the roles. `api.route_table` has the least role of each route.
+"""Authorization: the roles. `api/routes.py` has the least role of each route.
 
 A reader sees everything except secrets; a member also submits jobs, adds assets and ends their own
 jobs; an admin may do everything.
@@ -6,24 +6,13 @@ jobs; an admin may do everything.
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Annotated, NamedTuple
 
 from starlette.requests import Request
 
+from allranks.api.routes import Role
 from allranks.errors import Forbidden
 from allranks.server.arguments import Given
-
-
-class Role(IntEnum):
-    """Each role includes those before it."""
-
-    READER = 1
-    MEMBER = 2
-    ADMIN = 3
-
-    def __str__(self) -> str:
-        return self.name.lower()
 
 
 class Person(NamedTuple):

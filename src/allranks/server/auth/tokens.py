@@ -15,8 +15,9 @@ import threading
 import time
 from typing import Any, NamedTuple
 
+from allranks.api.routes import Role
 from allranks.errors import Conflict, NotFound, UsageError
-from allranks.server.auth.roles import OWNER, Person, Role
+from allranks.server.auth.roles import OWNER, Person
 from allranks.store.key_values import Settings
 
 log = logging.getLogger("allranks.tokens")

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from allranks.api.routes import Role
 from allranks.channel import Frame, frame
 from allranks.errors import AllranksError
-from allranks.server.auth.roles import Person, Role
+from allranks.server.auth.roles import Person
 from allranks.server.http.upgrade import Pipe, PlainPipe
 from allranks.server.loop.channels import Channel, Channels, place
 from allranks.store.jobs.records import Records

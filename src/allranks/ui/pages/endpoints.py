@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from allranks.api import routes
 from allranks.errors import AllranksError, NotFound, ServerError, UsageError
 from allranks.ui import render
 from allranks.ui.api import Session, file_path, job_path
@@ -244,13 +245,13 @@ def _send(session: Session, data: dict[str, Any], made: EndpointAnswer) -> None:
     if made["compute"]:
         data.setdefault("compute", made["compute"])
     body, snapshots = prepare_deployment(data, Path("/"))
-    where, method = f"/api/v1/{_path(made['name'], 'deployments')}", "POST"
+    to = routes.create_deployment.at(made["name"])
     if any(item["name"] == data["name"] for item in made["deployments"]):
-        where, method = f"{where}/{quote(data['name'], safe='')}", "PATCH"
+        to = routes.update_deployment.at(made["name"], data["name"])
     elif not any(made["traffic"].values()):
         body["all_traffic"] = True
     with session.client() as client:
-        send(client, body, snapshots, where=where, method=method)
+        send(client, body, snapshots, to=to)
 
 
 def _path(name: str, *more: str) -> str:

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from allranks.api.routes import Role
 from allranks.errors import Conflict, Forbidden, NotFound
 from allranks.server.api.routes import batch, endpoints
 from allranks.server.api.routes.assets import models
 from allranks.server.assets.model_versions import ModelVersions
-from allranks.server.auth.roles import Person, Role
+from allranks.server.auth.roles import Person
 from allranks.server.loop.subscriptions import Subscriptions
 from allranks.spec.batch import STEP
 from allranks.store.assets import Assets

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from allranks.agent.inside.azureml_run import PROPERTY
+from allranks.api import routes
 from allranks.compat.azure.v1.exceptions import no_more
 from allranks.compat.azure.v1.published import (
     DRAFT,
@@ -17,7 +18,6 @@ from allranks.compat.azure.v1.published import (
 )
 from allranks.compat.azure.v1.run import PipelineRun
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import asset_path
 from allranks.spec.schedule import ManualTrigger
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class PipelineDraft(Kept):
         return PublishedPipeline.make(self.workspace, job, self.name, self.description, None)
 
     def delete(self, **_: Any) -> None:
-        find_server.ask("DELETE", asset_path("schedules", self.id))
+        find_server.ask(routes.delete_schedule, self.id)
 
 
 def _job(

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from allranks.api import routes
 from allranks.compat.azure.absent import Absent
 from allranks.compat.azure.v1.exceptions import UserErrorException, found, no_more, not_there
 from allranks.compat.azure.v1.run import PipelineRun, Run
 from allranks.sdk import Client
 from allranks.sdk.assets.schedules import JobSchedule
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import asset_path
 from allranks.spec.fields.identifiers import matching
 from allranks.spec.pipeline.job import PipelineJob
 from allranks.spec.schedule import ENDPOINT_VERSIONS, ManualTrigger, RecurrenceTrigger
@@ -64,14 +64,14 @@ class Kept(Absent):
     def get(cls, workspace: object, id: str, **_: Any) -> Any:
         """Raises UserErrorException."""
         with found():
-            return cls(workspace, find_server.ask("GET", asset_path("schedules", id)))
+            return cls(workspace, find_server.ask(routes.show_schedule, id))
 
     def disable(self, **_: Any) -> None:
         """Submit nothing until it is enabled."""
-        self._show(find_server.ask("POST", asset_path("schedules", self.id, "/pause")))
+        self._show(find_server.ask(routes.pause_schedule, self.id))
 
     def enable(self, **_: Any) -> None:
-        self._show(find_server.ask("POST", asset_path("schedules", self.id, "/resume")))
+        self._show(find_server.ask(routes.resume_schedule, self.id))
 
     def _parameters(self, values: Mapping[str, Any] | None) -> Document:
         return parameter_values(self._answer["job"].get("inputs"), values)
@@ -101,7 +101,7 @@ class Kept(Absent):
     def endpoint(self) -> str:
         """Where programs POST what Azure's take: `ExperimentName`, `ParameterAssignments`."""
         with find_server.connect() as client:
-            return f"{client.url}{asset_path('schedules', self.id, '/runs')}"
+            return client.url + routes.run_schedule.url(self.id)
 
     def _check_active(self) -> None:
         if self.status != "Active":
@@ -110,12 +110,12 @@ class Kept(Absent):
     def _start(self, workspace: object, experiment: str, **request: Any) -> PipelineRun:
         self._check_active()
         body = {"ExperimentName": experiment, **request}
-        made = find_server.ask("POST", asset_path("schedules", self.id, "/runs"), body)
+        made = find_server.ask(routes.run_schedule, self.id, body=body)
         return PipelineRun(Run.experiment_type(workspace, experiment), made["Id"])
 
     def _refresh(self) -> None:
         """Read what other programs have changed."""
-        self._show(find_server.ask("GET", asset_path("schedules", self.id)))
+        self._show(find_server.ask(routes.show_schedule, self.id))
 
     def _show(self, answer: ScheduleAnswer) -> None:
         self._answer = answer
@@ -293,7 +293,7 @@ class Schedule(Kept):
             self.disable()
 
     def get_last_pipeline_run(self) -> PipelineRun | None:
-        answer: ScheduleAnswer = find_server.ask("GET", asset_path("schedules", self.id))
+        answer = find_server.ask(routes.show_schedule, self.id)
         job = answer["last_job"]
         return None if job is None else Run.get(self.workspace, job)  # type: ignore[return-value]
 
@@ -314,7 +314,7 @@ def published(workspace: Any, pipeline: Any, name: str) -> PublishedPipeline:
 def every(*kinds: str, marked: Sequence[str] = ()) -> Iterator[ScheduleAnswer]:
     """The schedules of pipelines with these triggers, the oldest first; ``marked``: those
     that are endpoints, or drafts."""
-    answers: Sequence[ScheduleAnswer] = find_server.ask("GET", "/api/v1/schedules")
+    answers = find_server.ask(routes.list_schedules)
     for answer in sorted(answers, key=lambda answer: answer["created_at"]):
         marks = {ENDPOINT_VERSIONS, DRAFT} & answer["tags"].keys()
         if (
@@ -343,5 +343,4 @@ def create(
         tags=tags,
     )
     Client().schedules.begin_create_or_update(made)
-    answer: ScheduleAnswer = find_server.ask("GET", asset_path("schedules", id))
-    return answer
+    return find_server.ask(routes.show_schedule, id)

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from allranks.api import routes
 from allranks.compat.azure.notes import without_effect
 from allranks.compat.azure.v1.environment import Environment
 from allranks.compat.azure.v1.exceptions import WebserviceException, no_more, not_there
 from allranks.errors import AllranksError, Conflict, NotFound
 from allranks.sdk.assets.endpoints import OnlineDeployments, OnlineEndpoints, invoke, wait
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import asset_path
 from allranks.sdk.submit.deployment import on_compute_of_endpoint, prepare_deployment
 from allranks.sdk.submit.send import send
 
@@ -118,7 +118,7 @@ class Webservice:
 
     @classmethod
     def list(cls, workspace: object, compute_type: str | None = None, **_: Any) -> list[Webservice]:
-        rows: list[EndpointAnswer] = find_server.ask("GET", "/api/v1/endpoints")
+        rows = find_server.ask(routes.list_endpoints)
         names = [
             row["name"]
             for row in rows
@@ -213,7 +213,7 @@ class Webservice:
         if configuration.given.keys().isdisjoint(("auth_enabled", "token_auth_enabled")):
             del keys["auth_mode"]
         if keys:
-            find_server.ask("PATCH", asset_path("endpoints", self.name), keys)
+            find_server.ask(routes.update_endpoint, self.name, body=keys)
         own = {
             **(_of_models(models) if models is not None else {}),
             **(_of_script(inference_config) if inference_config is not None else {}),
@@ -222,25 +222,22 @@ class Webservice:
         }
         if own:
             before = self._deployment()["spec"]
-            _send(self.name, {**before, **own}, "PATCH")
+            _send(routes.update_deployment.at(self.name, _DEPLOYMENT), {**before, **own})
         elif "num_replicas" in configuration.given:
-            where = asset_path("endpoints", self.name, f"/deployments/{_DEPLOYMENT}")
-            find_server.ask("PATCH", where, {"instance_count": configuration.given["num_replicas"]})
+            changed = {"instance_count": configuration.given["num_replicas"]}
+            find_server.ask(routes.update_deployment, self.name, _DEPLOYMENT, body=changed)
 
     def delete(self) -> None:
-        find_server.ask("DELETE", asset_path("endpoints", self.name))
+        find_server.ask(routes.delete_endpoint, self.name)
 
     def serialize(self) -> Document:
         return {"name": self.name, "state": self.state, "scoringUri": self.scoring_uri}
 
     def _endpoint(self) -> EndpointAnswer:
-        answer: EndpointAnswer = find_server.ask("GET", asset_path("endpoints", self.name))
-        return answer
+        return find_server.ask(routes.show_endpoint, self.name)
 
     def _deployment(self) -> DeploymentAnswer:
-        where = asset_path("endpoints", self.name, f"/deployments/{_DEPLOYMENT}")
-        answer: DeploymentAnswer = find_server.ask("GET", where)
-        return answer
+        return find_server.ask(routes.show_deployment, self.name, _DEPLOYMENT)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(workspace={self.workspace}, name={self.name})"
@@ -253,7 +250,8 @@ class LocalWebservice(Webservice):
 
     def reload(self, **_: Any) -> None:
         """Start its replicas anew, with the code as it is now."""
-        _send(self.name, self._deployment()["spec"], "PATCH")
+        to = routes.update_deployment.at(self.name, _DEPLOYMENT)
+        _send(to, self._deployment()["spec"])
 
 
 class AciWebservice(Webservice):
@@ -289,34 +287,31 @@ def deploy(
     endpoint = chosen.endpoint(name)
     is_new = True
     try:
-        find_server.ask("POST", "/api/v1/endpoints", endpoint)
+        find_server.ask(routes.create_endpoint, body=endpoint)
     except Conflict as error:
         is_new = False
         if not overwrite:
             hint = "overwrite=True, or service.update(…)"
             raise WebserviceException(error.message, hint=hint) from None
-        find_server.ask("PATCH", asset_path("endpoints", name), endpoint)
+        find_server.ask(routes.update_endpoint, name, body=endpoint)
     try:
         try:
-            _send(name, keys, "POST")
+            _send(routes.create_deployment.at(name), keys)
         except Conflict:
-            _send(name, keys, "PATCH")
+            _send(routes.update_deployment.at(name, _DEPLOYMENT), keys)
     except AllranksError as error:
         if is_new:
-            find_server.ask("DELETE", asset_path("endpoints", name))
+            find_server.ask(routes.delete_endpoint, name)
         raise WebserviceException(error.message, hint=error.hint) from None
     return chosen.of(workspace, name)
 
 
-def _send(endpoint: str, keys: Document, method: str) -> None:
+def _send(to: tuple[str, str], keys: Document) -> None:
     with find_server.connect() as client:
         keys = on_compute_of_endpoint(keys, client)
     body, snapshots = prepare_deployment(keys, Path.cwd())
-    where = asset_path("endpoints", endpoint, "/deployments")
-    if method == "PATCH":
-        where += f"/{_DEPLOYMENT}"
     with find_server.connect() as client:
-        send(client, {**body, "all_traffic": True}, snapshots, where=where, method=method)
+        send(client, {**body, "all_traffic": True}, snapshots, to=to)
 
 
 def _of_models(models: Sequence[Registered]) -> Document:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from allranks.api import routes
 from allranks.compat.azure.absent import Absent
 from allranks.compat.azure.tracking import arm_id, mlflow_tracking_uri
 from allranks.compat.azure.v1 import compute, environment, experiment, model, webservice
@@ -19,7 +20,7 @@ from allranks.sdk import Client
 from allranks.sdk.connection import find_server
 
 if TYPE_CHECKING:
-    from allranks.api.computes import ComputesAnswer
+    pass
 
 _CONFIG = ("config.json", ".azureml/config.json", "aml_config/config.json")
 
@@ -94,7 +95,7 @@ class Workspace(Absent):
     @property
     def compute_targets(self) -> dict[str, compute.ComputeTarget]:
         """The computes, and the names that stand for one."""
-        told: ComputesAnswer = find_server.ask("GET", "/api/v1/computes")
+        told = find_server.ask(routes.list_computes)
         names = [*(each["name"] for each in told["computes"]), *told["stands_for"]]
         return {name: compute.ComputeTarget(self, name) for name in names}
 
@@ -163,7 +164,8 @@ class _Experiments(dict[str, "experiment.Experiment"]):
         query = urlencode({"experiment_name": name})
         where = f"/mlflow/api/2.0/mlflow/experiments/get-by-name?{query}"
         try:
-            find_server.ask("GET", where)
+            with find_server.connect() as client:
+                client.json("GET", where)
         except AllranksError:
             raise KeyError(name) from None
         return experiment.Experiment(Workspace(), name)

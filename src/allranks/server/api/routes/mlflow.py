@@ -22,10 +22,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from allranks.api.routes import Role
 from allranks.core import text
 from allranks.errors import AllranksError, Forbidden, NotFound, Unauthorized
 from allranks.server.auth.identity import Caller, bearer
-from allranks.server.auth.roles import Person, Role
+from allranks.server.auth.roles import Person
 from allranks.server.dependencies import Services
 from allranks.server.http.forward import Call, forward
 from allranks.server.jobs import mlflow_models

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from allranks.api.routes import Role
 from allranks.api.server import CreatedToken, TokenAnswer
-from allranks.server.auth.roles import Role
 from allranks.server.auth.tokens import Token
 from allranks.server.dependencies import ServicesDep
 from allranks.server.timestamps import iso_time

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlparse
 from urllib.request import urlopen
 
+from allranks.api import routes
 from allranks.compat.azure.v1.data.datastore import DataReference, Datastore
 from allranks.compat.azure.v1.exceptions import UserErrorException, not_there
 from allranks.sdk.connection import find_server
@@ -71,7 +72,7 @@ def _fetch(address: str, target: Path) -> None:
 
 def _mapped(address: str) -> str:
     """The address by the server's map of prefixes; the longest one counts."""
-    table = find_server.ask("GET", "/api/v1/data/map")
+    table = find_server.ask(routes.show_data_map)
     for prefix in sorted(table, key=len, reverse=True):
         if address.startswith(prefix):
             return str(table[prefix]) + address[len(prefix) :]

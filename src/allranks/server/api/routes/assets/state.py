@@ -11,9 +11,10 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from allranks.api.assets import ShownState, StateAnswer, StateEntry, StateVersion
+from allranks.api.routes import Role
 from allranks.core.data.state_manifest import Entries
 from allranks.errors import NotFound
-from allranks.server.auth.roles import OWNER, Role, Who, require_own, require_role
+from allranks.server.auth.roles import OWNER, Who, require_own, require_role
 from allranks.server.dependencies import Services, ServicesDep
 from allranks.server.http.content import Content
 from allranks.server.http.request_limits import Count
