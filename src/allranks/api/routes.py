@@ -324,3 +324,10 @@ _BY_ADDRESS = {route.address: route for route in ROUTES}
 def by_address(address: str) -> Route[Any]:
     """The route of a collection that is known when it runs, such as `GET /models/{reference}`."""
     return _BY_ADDRESS[address]
+
+
+def that_shows(collection: str) -> Route[Any]:
+    """The route of one thing of a collection."""
+    return next(
+        route for route in ROUTES if re.fullmatch(rf"GET /{collection}/{{\w+}}", route.address)
+    )

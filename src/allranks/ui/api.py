@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx
+from starlette.requests import Request
 
+from allranks.api import routes
+from allranks.api.routes import Answer, Route
 from allranks.errors import Forbidden, ServerError, Unreachable, from_body
 from allranks.http_client import Client
+
+if TYPE_CHECKING:
+    from allranks.api.metrics import ShownJob
 
 # Seconds: the API waits up to a minute for news.
 _PATIENCE = 90.0
@@ -45,20 +50,17 @@ class Api:
         self.url = url
         # Each open page waits for news on a connection of its own.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
-        self._http = httpx.AsyncClient(base_url=f"{url}/api/v1/", timeout=_PATIENCE, limits=limits)
+        self._http = httpx.AsyncClient(base_url=url, timeout=_PATIENCE, limits=limits)
 
     async def close(self) -> None:
         await self._http.aclose()
 
-    async def call(
-        self, token: str, method: str, path: str, data: Any = None, **query: Any
-    ) -> httpx.Response:
+    async def call(self, token: str, method: str, path: str, data: Any = None) -> httpx.Response:
         """One request and its whole answer."""
         headers = {"authorization": f"Bearer {token}"}
-        query = {key: value for key, value in query.items() if value not in (None, "")}
         body: dict[str, Any] = {} if data is None else {"json": data}
         try:
-            answer = await self._http.request(method, path, params=query, headers=headers, **body)
+            answer = await self._http.request(method, path, headers=headers, **body)
         except httpx.HTTPError as error:
             raise _unreachable(error) from None
         return _checked(answer)
@@ -86,16 +88,23 @@ class Session:
     def __init__(self, api: Api, token: str) -> None:
         self._api, self._token = api, token
 
-    async def get(self, path: str, **query: Any) -> Any:
-        """The JSON answer to a GET."""
-        return (await self._api.call(self._token, "GET", path, **query)).json()
+    async def get(
+        self, route: Route[Answer], *names: str, body: Any = None, **query: Any
+    ) -> Answer:
+        """The JSON answer of a route."""
+        answer: Answer = (await self.call(route, *names, body=body, **query)).json()
+        return answer
 
-    async def call(self, method: str, path: str, data: Any = None, **query: Any) -> httpx.Response:
-        return await self._api.call(self._token, method, path, data, **query)
+    async def call(
+        self, route: Route[Any], *names: str, body: Any = None, **query: Any
+    ) -> httpx.Response:
+        """The whole answer, whatever it is. What is empty in the query is left out."""
+        query = {key: value for key, value in query.items() if value != ""}
+        return await self._api.call(self._token, *route.at(*names, **query), body)
 
-    def stream(self, method: str, path: str, data: Any = None, *, span: str = "") -> Any:
+    def stream(self, route: Route[Any], *names: str, body: Any = None, span: str = "") -> Any:
         """See ``Api.stream``."""
-        return self._api.stream(self._token, method, path, data, span=span)
+        return self._api.stream(self._token, *route.at(*names), body, span=span)
 
     @property
     def token(self) -> str:
@@ -106,18 +115,14 @@ class Session:
         return Client(self._api.url, self._token)
 
     async def person(self) -> Person:
-        server = await self.get("server")
+        server = await self.get(routes.show_server)
         return Person(server["user"], server["role"])
 
 
-def job_path(name: str, *more: str) -> str:
-    """The path of a job in the API."""
-    return "/".join(["jobs", quote(name, safe=""), *more])
-
-
-def file_path(job: str, path: str) -> str:
-    """The path of one of its files; names that are not UTF-8 hold lone surrogates."""
-    return job_path(job, "files", quote(path, errors="surrogateescape"))
+async def named_job(request: Request) -> tuple[Session, ShownJob]:
+    """The session of a request, and the job in its path."""
+    session: Session = request.state.session
+    return session, await session.get(routes.show_job, request.path_params["name"])
 
 
 def _checked(answer: httpx.Response) -> httpx.Response:

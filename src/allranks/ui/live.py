@@ -10,6 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from allranks.api import routes
 from allranks.errors import AllranksError
 
 # Seconds: of a question for news, and the least between two of them to a page.
@@ -45,7 +46,7 @@ async def _changes(request: Request) -> AsyncIterator[Any]:
     last = None
     while True:
         wait = 0.0 if last is None else _WAIT
-        number = (await session.get("changes", job=job, after=last, timeout=wait))["number"]
+        number = (await session.get(routes.changes, job=job, after=last, timeout=wait))["number"]
         yield None if number == last else {"number": number}
         last = number
         await asyncio.sleep(_LEAST)

@@ -2,11 +2,13 @@
 
 import inspect
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, get_args, get_origin, get_type_hints
 
 import pytest
 from starlette.responses import Response
 
+import allranks
 from allranks.api import routes
 from allranks.api.routes import ROUTES
 from allranks.server.api.endpoint import Endpoint
@@ -73,3 +75,9 @@ def test_the_description_names_each_route_with_its_arguments() -> None:
     assert set(told["components"]["schemas"]["Piece"]["required"]) == {"path", "size"}
     listed = told["paths"]["/api/v1/jobs"]["get"]["parameters"]
     assert {"status", "tag", "limit"} <= {each["name"] for each in listed}
+
+
+@pytest.mark.parametrize("package", ["cli", "sdk", "compat", "ui"])
+def test_no_client_writes_an_address_of_its_own(package: str) -> None:
+    sources = (Path(allranks.__file__).parent / package).rglob("*.py")
+    assert [file.name for file in sources if routes.PREFIX in file.read_text()] == []

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from allranks.api import routes
 from allranks.errors import Conflict
 from allranks.ui import render
 from allranks.ui.pages.job import Cell, Node, _first, stacks
@@ -42,8 +43,8 @@ def test_a_profile_that_is_too_large_does_not_take_the_page(
 ) -> None:
     job = {"name": "j", "ended_at": None, "error": None}
 
-    async def get(path: str) -> Any:
-        if path.endswith("/profile"):
+    async def get(route: routes.Route[Any], _: str) -> Any:
+        if route == routes.show_profile:
             raise Conflict("the newest profile of j is too large", hint="download it")
         return job
 

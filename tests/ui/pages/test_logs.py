@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from allranks.api.routes import Route
 from allranks.ui.pages import logs
 
 
@@ -14,7 +15,7 @@ def search(data: bytes, **query: str) -> tuple[list[str], dict[str, Any]]:
 
     class Session:
         @asynccontextmanager
-        async def stream(self, method: str, path: str) -> AsyncIterator[Any]:
+        async def stream(self, route: Route[Any], *names: str) -> AsyncIterator[Any]:
             async def blocks(size: int) -> AsyncIterator[bytes]:
                 for start in range(0, len(data), size):
                     yield data[start : start + size]

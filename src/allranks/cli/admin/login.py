@@ -7,7 +7,6 @@ import getpass
 import os
 import re
 import sys
-from typing import TYPE_CHECKING
 
 from allranks.api import routes
 from allranks.cli.admin.server import NO_TLS
@@ -16,9 +15,6 @@ from allranks.errors import NotFound, Unreachable, UsageError
 from allranks.http_client import Client, fingerprint_of, host, shaped
 from allranks.sdk.connection import contexts
 from allranks.sdk.connection.contexts import LOCAL, Contexts, Server
-
-if TYPE_CHECKING:
-    pass
 
 # As `server start --host` opens it.
 _PORT = 7443

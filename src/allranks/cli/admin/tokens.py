@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from allranks.api import routes
 from allranks.cli.output import show
 from allranks.cli.parser import days
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
-
-if TYPE_CHECKING:
-    pass
 
 _ROLES = ("reader", "member", "admin")
 

@@ -6,16 +6,13 @@ import argparse
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from allranks.api import routes
 from allranks.cli.assets import versions
 from allranks.cli.output import show
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
-
-if TYPE_CHECKING:
-    pass
 
 _TYPES = "file, s3, gcs, azure_blob, azure_data_lake_gen2 or https"
 _KEYS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from allranks.api import routes
 from allranks.cli.assets import versions
@@ -15,9 +15,6 @@ from allranks.cli.output.progress_line import ProgressLine
 from allranks.core.amounts import counted, size_text
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
-
-if TYPE_CHECKING:
-    pass
 
 
 def register_options(parser: argparse.ArgumentParser) -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from allranks.api import routes
 from allranks.cli.output import show
 from allranks.core.amounts import counted, size_text
 from allranks.sdk.connection import find_server
-
-if TYPE_CHECKING:
-    pass
 
 
 def _name_option(parser: argparse.ArgumentParser) -> None:

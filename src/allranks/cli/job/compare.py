@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from allranks.api import routes
 from allranks.cli.job_names import job_argument
@@ -14,9 +14,6 @@ from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.jobs.line_differences import Lines, line_differences
 from allranks.sdk.jobs.metrics import by_name
-
-if TYPE_CHECKING:
-    pass
 
 # The length limit of a value; `--json` has the full value.
 _WIDE = 48

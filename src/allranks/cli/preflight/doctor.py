@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from allranks import settings
 from allranks.agent.network import interfaces
@@ -28,9 +27,6 @@ from allranks.sdk.connection import contexts, find_server
 from allranks.sdk.submit.current_environment import current
 from allranks.settings import Home
 from allranks.version import __version__
-
-if TYPE_CHECKING:
-    pass
 
 # The time limit of a job's check: default and minimum, maximum, and the part for start and end.
 _SECONDS, _LONGEST, _LEAVING = 10.0, 86_400.0, 1.0

@@ -6,7 +6,7 @@ import argparse
 import math
 from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from allranks.api import routes
 from allranks.cli.job_names import job_argument
@@ -16,9 +16,6 @@ from allranks.core.insights.goodput import Activity, Goodput
 from allranks.errors import NotFound, UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.jobs.goodput_facts import COSTS, JobTimes, children_of, job_times
-
-if TYPE_CHECKING:
-    pass
 
 # The limit of jobs of an experiment, newest first.
 _MOST = 1000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from allranks.api import routes
 from allranks.cli.output import show
@@ -12,9 +11,6 @@ from allranks.core.amounts import counted
 from allranks.core.job.sessions import session_name
 from allranks.errors import NotFound, UsageError
 from allranks.sdk.connection import find_server
-
-if TYPE_CHECKING:
-    pass
 
 
 def fill_from_session(options: argparse.Namespace) -> None:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from allranks.api import routes
 from allranks.cli.output import show
@@ -19,9 +19,6 @@ from allranks.cli.run_options import take
 from allranks.errors import SpecError, UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.submit.shell_variables import with_shell_variables
-
-if TYPE_CHECKING:
-    pass
 
 
 def create_options(parser: argparse.ArgumentParser) -> None:

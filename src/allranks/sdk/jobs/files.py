@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from allranks.api import routes
 from allranks.core.job.file_addresses import JobFile, address, hint, selects, written_by
 from allranks.errors import NotFound
 from allranks.http_client import Client
-
-if TYPE_CHECKING:
-    pass
 
 
 def job_files(client: Client, name: str) -> list[JobFile]:

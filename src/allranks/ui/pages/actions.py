@@ -6,21 +6,19 @@ from __future__ import annotations
 import itertools
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from allranks.api import routes
 from allranks.core.job.marks import NOTE, STAR, without_marks
 from allranks.errors import AllranksError, NotFound, UsageError
 from allranks.ui import render
-from allranks.ui.api import Session, job_path
+from allranks.ui.api import Session
 from allranks.ui.messages import leave
 from allranks.ui.pages.forms import Field, changes, fields, paths
-
-if TYPE_CHECKING:
-    from allranks.api.metrics import ShownJob
 
 
 class Action(NamedTuple):
@@ -126,12 +124,12 @@ async def _describe(request: Request, name: str, action: Action, jobs: Sequence[
         words += [*jobs, *more.get(name, [])]
     values: dict[str, Any] = {}
     if len(jobs) == 1:
-        job: ShownJob = await session.get(job_path(jobs[0]))
+        job = await session.get(routes.show_job, jobs[0])
         values = {"job": job, "fields": fields(job), "tags": without_marks(job["tags"])}
         if name == "restart":
             words += _changed_example(values["fields"])
         if name in ("register", "delete"):
-            files = await session.get(job_path(jobs[0], "files"))
+            files = await session.get(routes.job_files, jobs[0])
             size = sum(file["size"] for file in files)
             values |= {"paths": paths(files), "files": len(files), "size": size}
     command = shlex.join(words)
@@ -146,34 +144,42 @@ def _changed_example(present: Sequence[Field]) -> list[str]:
     return [word for field in itertools.islice(some, 1) for word in ("--set", "=".join(field))]
 
 
+# Those that take no more than the job.
+_ORDERS = {
+    "cancel": routes.cancel_job,
+    "preempt": routes.preempt_job,
+    "release": routes.release_job,
+}
+
+
 async def _do(session: Session, action: str, job: str, values: Mapping[str, str]) -> str:
     """Do it to one job with the values of the form; returns the job or model to look at next."""
-    path = job_path(job)
     data: dict[str, Any] | None
     text = values.get("text", "").strip()
-    if action in ("cancel", "preempt", "release"):
+    if action in _ORDERS:
         data = {"by": "the web page"} if action == "preempt" else None
-        await session.call("POST", f"{path}/{action}", data)
+        await session.call(_ORDERS[action], job, body=data)
     elif action == "restart":
         lines = values.get("set", "").splitlines()
-        changed = changes(await session.get(path), values)
+        changed = changes(await session.get(routes.show_job, job), values)
         changed += [line.strip() for line in lines if line.strip()]
         data = {"set": changed} if changed else None
         choice = values.get("choice", "")
         query = {choice: "true"} if choice in ("resume", "fresh") else {}
-        answer = await session.call("POST", f"{path}/restart", data, **query)
-        return str(answer.json()["name"])
+        return (await session.get(routes.restart_job, job, body=data, **query))["name"]
     elif action in ("archive", "restore"):
-        await session.call("PATCH", path, {"archived": action == "archive"})
+        await session.call(routes.update_job, job, body={"archived": action == "archive"})
     elif action in ("tag", "note", "star", "unstar"):
-        await session.call("PATCH", path, _tag_changes(action, text, values))
+        await session.call(routes.update_job, job, body=_tag_changes(action, text, values))
     elif action == "register":
         keys = ("path", "version", "description")
         model = {key: values[key].strip() for key in keys if values.get(key, "").strip()}
-        made = (await session.call("POST", "models", {"name": text, "job": job, **model})).json()
+        made = (
+            await session.call(routes.create_model, body={"name": text, "job": job, **model})
+        ).json()
         return f"{made['name']}:{made['version']}"
     else:
-        await session.call("DELETE", path)
+        await session.call(routes.delete_job, job)
     return job
 
 

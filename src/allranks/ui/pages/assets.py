@@ -9,9 +9,10 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from allranks.api import routes
 from allranks.errors import NotFound
 from allranks.ui import render
-from allranks.ui.api import Session, job_path
+from allranks.ui.api import Session
 from allranks.ui.pages.details import inputs_of
 from allranks.ui.pages.graph import Graph, graph
 
@@ -69,7 +70,7 @@ _USED, _USERS, _DRAWN = ("models", "data", "environments", "components"), 50, 8
 async def page(request: Request) -> Response:
     kind = _kind(request)
     session: Session = request.state.session
-    answer = await session.get(request.path_params["kind"])
+    answer = await session.get(routes.by_address(f"GET /{request.path_params['kind']}"))
     rows: list[dict[str, Any]] = answer if isinstance(answer, list) else next(iter(answer.values()))
     return render.page(
         request, "assets.html", kind=kind, name=request.path_params["kind"], rows=rows
@@ -81,12 +82,12 @@ async def asset(request: Request) -> Response:
     kind, reference = _kind(request), request.path_params["reference"]
     session: Session = request.state.session
     plural = request.path_params["kind"]
-    version = await session.get(f"{plural}/{quote(reference, safe='')}")
+    version = await session.get(routes.that_shows(plural), reference)
     users: list[Any] = []
     if plural in _USED:
         uses = f"{version['name']}:{version['version']}"
         filters = {"children": "true", "archived": "all", "limit": _USERS}
-        users = await session.get("jobs", uses=uses, **filters)
+        users = await session.get(routes.list_jobs, uses=uses, **filters)
     lineage = await _lineage(session, plural, version, users) if plural in _USED else None
     return render.page(
         request,
@@ -112,7 +113,7 @@ async def _lineage(
         inputs: dict[str, tuple[str, str]] = {}
         status = "deleted"
         with contextlib.suppress(NotFound):
-            job = await session.get(job_path(maker))
+            job = await session.get(routes.show_job, maker)
             inputs, status = inputs_of(job["spec"]), job["status"]
         read = {path: page for path, page in inputs.values() if page}
         boxes |= {path: _box((), "input", page) for path, page in read.items()}

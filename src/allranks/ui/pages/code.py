@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import difflib
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote
+from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from allranks.api import routes
 from allranks.errors import AllranksError
 from allranks.ui import render
-from allranks.ui.api import Session, job_path
-
-if TYPE_CHECKING:
-    from allranks.api.jobs import CodeFile, ComparisonAnswer
-    from allranks.api.metrics import ShownJob
+from allranks.ui.api import Session, named_job
 
 # Files of a list, bytes of a file and lines of a difference that are shown.
 _MOST, _SHOWN, _LINES = 2000, 256 << 10, 2000
@@ -31,9 +27,8 @@ class Line(NamedTuple):
 
 async def page(request: Request) -> Response:
     """The files of the code, one of them, or what differs from the job ``against``."""
-    session: Session = request.state.session
-    job: ShownJob = await session.get(job_path(request.path_params["name"]))
-    listed: list[CodeFile] = await session.get(job_path(job["name"], "code"))
+    session, job = await named_job(request)
+    listed = await session.get(routes.job_code, job["name"])
     against = request.query_params.get("against")
     chosen = request.query_params.get("path")
     text = changed = difference = None
@@ -60,7 +55,7 @@ async def page(request: Request) -> Response:
 
 async def _changed(session: Session, name: str, against: str) -> list[dict[str, object]]:
     """The files that differ, as `job compare` finds them."""
-    comparison: ComparisonAnswer = await session.get("compare", job=[against, name])
+    comparison = await session.get(routes.compare_jobs, job=[against, name])
     return [
         {"path": each["name"].removeprefix("file "), "what": each["values"][-1]}
         for each in comparison["differences"]
@@ -70,9 +65,8 @@ async def _changed(session: Session, name: str, against: str) -> list[dict[str, 
 
 async def _text(session: Session, job: str, path: str) -> str | None:
     """A file of a job's code; None if it has none of that name."""
-    address = job_path(job, "code", quote(path, errors="surrogateescape"))
     try:
-        answer = await session.call("GET", address)
+        answer = await session.call(routes.job_code_file, job, path)
     except AllranksError:
         return None
     return answer.content[:_SHOWN].decode(errors="replace")

@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from allranks.api import routes
 from allranks.core.insights import scaling_text
 from allranks.core.insights.scaling import Scaling, scaling
 from allranks.core.metrics.across_ranks import mean
@@ -21,11 +22,11 @@ from allranks.errors import UsageError
 from allranks.sdk.jobs.line_differences import Different, line_differences
 from allranks.sdk.jobs.report_facts import observed
 from allranks.ui import render
-from allranks.ui.api import Session, job_path
+from allranks.ui.api import Session
 
 if TYPE_CHECKING:
     from allranks.api.jobs import ComparisonAnswer, ListedJob
-    from allranks.api.metrics import MetricsSummary, MetricSummary
+    from allranks.api.metrics import MetricSummary
 
 # Metrics of the table; ways to differ of which lines are shown, and how many of a file.
 _METRICS, _WAYS, _LINES = 40, 4, 60
@@ -83,7 +84,7 @@ async def page(request: Request) -> Response:
     baseline = query.get("baseline", "")
     first = baseline if baseline in names else names[0]
     ordered = [first, *(name for name in names if name != first)]
-    comparison: ComparisonAnswer = await session.get("compare", job=ordered)
+    comparison = await session.get(routes.compare_jobs, job=ordered)
     runs = _runs(comparison, names, grouped=query.get("group") == "on")
     summaries, different, how_it_scales = await asyncio.gather(
         asyncio.gather(*(_summary(session, name) for name in ordered)),
@@ -147,7 +148,7 @@ def _label(comparison: ComparisonAnswer, members: Sequence[str]) -> str:
 
 
 async def _summary(session: Session, name: str) -> list[MetricSummary]:
-    answer: MetricsSummary = await session.get(job_path(name, "metrics/summary"), shape="false")
+    answer = await session.get(routes.metrics_summary, name, shape="false")
     return answer["series"]
 
 

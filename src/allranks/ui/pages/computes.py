@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
+from allranks.api import routes
 from allranks.errors import AllranksError
 from allranks.ui import render
 from allranks.ui.api import Session
 
 if TYPE_CHECKING:
-    from allranks.api.computes import ComputeAnswer, HostAnswer, ShownCompute
+    from allranks.api.computes import ComputeAnswer, HostAnswer
 
 
 class Use(NamedTuple):
@@ -29,7 +30,7 @@ class Use(NamedTuple):
 
 async def page(request: Request) -> Response:
     session: Session = request.state.session
-    listed = (await session.get("computes"))["computes"]
+    listed = (await session.get(routes.list_computes))["computes"]
     shown = await asyncio.gather(*(_one(session, each) for each in listed))
     return render.page(request, "computes.html", computes=shown)
 
@@ -38,7 +39,7 @@ async def _one(session: Session, compute: ComputeAnswer) -> dict[str, Any]:
     """A compute with its hosts, how they are used, and the jobs that are on none of them;
     ``trouble`` if its cluster does not answer."""
     try:
-        shown: ShownCompute = await session.get(f"computes/{compute['name']}")
+        shown = await session.get(routes.show_compute, compute["name"])
     except AllranksError as error:
         return {**compute, "hosts": [], "jobs": [], "trouble": str(error)}
     hosts = [(host, use(host, "cpus"), use(host, "gpus")) for host in shown["hosts"]]

@@ -13,12 +13,13 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from allranks.api import routes
 from allranks.core.amounts import ranges
 from allranks.core.job.rank_variables import Summary, summarize
 from allranks.events import Kind
 from allranks.spec.fields.plain_words import written
 from allranks.ui import render
-from allranks.ui.api import Session, job_path
+from allranks.ui.api import Session, named_job
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
@@ -84,10 +85,9 @@ class ShownEvent(NamedTuple):
 
 async def page(request: Request) -> Response:
     """The page of a job's details."""
-    session: Session = request.state.session
-    job: ShownJob = await session.get(job_path(request.path_params["name"]))
+    session, job = await named_job(request)
     query = request.query_params
-    events: list[EventAnswer] = await session.get(job_path(job["name"], "events"))
+    events = await session.get(routes.job_events, job["name"])
     before = _number(query.get("before", ""), len(events) and events[-1]["id"] + 1)
     # In threads: thousands of events and a pipeline of hundreds of steps take up to a second.
     until = [event for event in events if event["id"] < before]
@@ -120,11 +120,10 @@ def _number(text: str, default: int) -> int:
 async def _plan(session: Session, job: ShownJob, first: int) -> tuple[PlanAnswer, Summary]:
     """What some ranks get, from number ``first``. The job's first and last rank tell which
     variables differ."""
-    path = job_path(job["name"], "plan")
-    plans: list[PlanAnswer] = await asyncio.gather(
-        session.get(path, first=first, most=_PLANNED_PART),
-        session.get(path, most=1),
-        session.get(path, first=max(0, job["processes"] - 1), most=1),
+    plans = await asyncio.gather(
+        session.get(routes.job_plan, job["name"], first=first, most=_PLANNED_PART),
+        session.get(routes.job_plan, job["name"], most=1),
+        session.get(routes.job_plan, job["name"], first=max(0, job["processes"] - 1), most=1),
     )
     ranks = summarize([rank for plan in plans for rank in plan["ranks"]])
     return plans[0], ranks._replace(rows=ranks.rows[: len(plans[0]["ranks"])])
@@ -149,9 +148,9 @@ async def as_json(request: Request) -> Response:
     session: Session = request.state.session
     name = request.path_params["name"]
     if request.url.path.endswith("/events.json"):
-        data = await session.get(job_path(name, "events"))
+        data: Any = await session.get(routes.job_events, name)
     else:
-        data = (await session.get(job_path(name)))["spec"]
+        data = (await session.get(routes.show_job, name))["spec"]
     return Response(json.dumps(data, indent=2), media_type="application/json")
 
 

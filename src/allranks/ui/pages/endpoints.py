@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from allranks.api import routes
 from allranks.errors import AllranksError, NotFound, ServerError, UsageError
 from allranks.ui import render
-from allranks.ui.api import Session, file_path, job_path
+from allranks.ui.api import Session
 from allranks.ui.messages import leave
 from allranks.ui.pages.logs import logs_of
 
@@ -43,13 +43,15 @@ class Answer(NamedTuple):
 
 async def page(request: Request) -> Response:
     session: Session = request.state.session
-    online, batch = await asyncio.gather(session.get("endpoints"), session.get("batch-endpoints"))
+    online, batch = await asyncio.gather(
+        session.get(routes.list_endpoints), session.get(routes.list_batch_endpoints)
+    )
     return render.page(request, "endpoints.html", endpoints=online, batch=batch)
 
 
 async def endpoint(request: Request) -> Response:
     session: Session = request.state.session
-    made: EndpointAnswer = await session.get(_path(request.path_params["name"]))
+    made = await session.get(routes.show_endpoint, request.path_params["name"])
     waiting = [item for item in made["deployments"] if item["state"] != "Ready"]
     several = await asyncio.gather(*(_last_lines(session, item) for item in waiting))
     lines = {item["name"]: last for item, last in zip(waiting, several, strict=True)}
@@ -65,11 +67,12 @@ async def _last_lines(session: Session, made: DeploymentAnswer) -> tuple[str, st
         return None
     job = jobs[-1]
     try:
-        logs = logs_of(await session.get(job_path(job, "files")))
+        logs = logs_of(await session.get(routes.job_files, job))
         if not logs:
             return None
-        address = file_path(job, logs[max(logs)])
-        async with session.stream("GET", address, span=f"bytes=-{_TAIL}") as answer:
+        async with session.stream(
+            routes.job_file, job, logs[max(logs)], span=f"bytes=-{_TAIL}"
+        ) as answer:
             data = await answer.aread() if answer.status_code != 416 else b""
     except AllranksError:
         return None
@@ -81,20 +84,20 @@ async def _last_lines(session: Session, made: DeploymentAnswer) -> tuple[str, st
 
 async def series(request: Request) -> Response:
     session: Session = request.state.session
-    return JSONResponse(await session.get(_path(request.path_params["name"], "series")))
+    return JSONResponse(await session.get(routes.endpoint_series, request.path_params["name"]))
 
 
 async def send_request(request: Request) -> Response:
     """The form with an example (GET), or the answer to what it sends (POST)."""
     request.state.person.require_member()
     session: Session = request.state.session
-    made: EndpointAnswer = await session.get(_path(request.path_params["name"]))
+    made = await session.get(routes.show_endpoint, request.path_params["name"])
     if made["scoring_uri"] is None:
         hint = f"allranks endpoint show {made['name']}"
         raise ServerError("the router is not up yet", hint=hint)
     headers = {"content-type": "application/json", "accept-encoding": "identity"}
     if made["auth_mode"] != "none":
-        keys = await session.get(_path(made["name"], "keys"))
+        keys = await session.get(routes.endpoint_keys, made["name"])
         headers["authorization"] = f"Bearer {keys['primary']}"
     answer, example = None, False
     async with httpx.AsyncClient(headers=headers, trust_env=False) as client:
@@ -164,11 +167,13 @@ async def _example(session: Session, client: httpx.AsyncClient, made: EndpointAn
     except (httpx.HTTPError, TimeoutError, RecursionError, ValueError, LookupError, TypeError):
         pass
     for item in made["deployments"]:
-        model = f"models/{quote((item['model'] or '').removeprefix('azureml:'), safe='')}"
+        if not item["model"]:
+            continue
+        model = item["model"].removeprefix("azureml:")
         try:
-            for file in await session.get(f"{model}/manifest") if item["model"] else ():
+            for file in await session.get(routes.model_manifest, model):
                 if PurePosixPath(file["path"]).name == _MLFLOWS and file["size"] <= _SHOWN:
-                    answer = await session.call("GET", f"{model}/files/{quote(file['path'])}")
+                    answer = await session.call(routes.model_file, model, file["path"])
                     return _pretty(answer.text)
         except AllranksError:
             continue
@@ -193,9 +198,11 @@ async def deploy(request: Request) -> Response:
         leave(answer, "deploy", [name])
         return answer
     reference = request.query_params.get("model", "")
-    model = await session.get(f"models/{quote(reference, safe='')}")
+    model = await session.get(routes.show_model, reference)
     endpoints, environments, computes = await asyncio.gather(
-        session.get("endpoints"), session.get("environments"), session.get("computes")
+        session.get(routes.list_endpoints),
+        session.get(routes.list_environments),
+        session.get(routes.list_computes),
     )
     reference = f"{model['name']}:{model['version']}"
     return render.page(
@@ -224,16 +231,16 @@ async def _deploy(session: Session, model: str, form: dict[str, str]) -> str:
         message = "an endpoint and a deployment need names"
         raise UsageError(message, where="deploy", hint="fill in both fields")
     try:
-        made: EndpointAnswer = await session.get(_path(name))
+        made = await session.get(routes.show_endpoint, name)
         is_new = False
     except NotFound:
-        made = (await session.call("POST", "endpoints", {"name": name})).json()
+        made = (await session.call(routes.create_endpoint, body={"name": name})).json()
         is_new = True
     try:
         await run_in_threadpool(_send, session, data, made)
     except BaseException:
         if is_new:
-            await session.call("DELETE", _path(name))
+            await session.call(routes.delete_endpoint, name)
         raise
     return name
 
@@ -252,7 +259,3 @@ def _send(session: Session, data: dict[str, Any], made: EndpointAnswer) -> None:
         body["all_traffic"] = True
     with session.client() as client:
         send(client, body, snapshots, to=to)
-
-
-def _path(name: str, *more: str) -> str:
-    return "/".join(["endpoints", quote(name, safe=""), *more])

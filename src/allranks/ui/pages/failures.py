@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from allranks.api import routes
 from allranks.errors import AllranksError
-from allranks.ui.api import Session, job_path
+from allranks.ui.api import Session
 
 if TYPE_CHECKING:
     from allranks.api.jobs import FailureExplanation, StackGroup, StacksAnswer, StepExplanation
@@ -32,9 +33,8 @@ async def explanation(
     if job["status"] != "Failed" or job["type"] == "pipeline":
         return None
     try:
-        explained: FailureExplanation | StepExplanation
-        explained = await session.get(job_path(job["name"], "explanation"))
-        return explained
+        explained = await session.get(routes.job_explanation, job["name"])
+        return cast("FailureExplanation | StepExplanation", explained)
     except AllranksError:
         return None
 
@@ -47,7 +47,7 @@ async def failed_child(session: Session, job: ShownJob) -> FailedChild | None:
         while failed and len(what) < _DEEP:
             name, where = failed[0]
             what.append(where)
-            child = await session.get(job_path(name))
+            child = await session.get(routes.show_job, name)
             failed = _failed(child)
     except AllranksError:  # it was deleted
         return None
@@ -76,7 +76,7 @@ async def culprit(session: Session, job: ShownJob) -> StackGroup | None:
     if error is None or error.get("reason") != "HANG":
         return None
     try:
-        answer: StacksAnswer = (await session.call("POST", job_path(job["name"], "stacks"))).json()
+        answer: StacksAnswer = (await session.call(routes.job_stacks, job["name"])).json()
     except AllranksError:
         return None
     return culprit_of(answer, error["rank"])

@@ -6,20 +6,17 @@ import os.path
 import re
 import zipfile
 from collections.abc import AsyncIterator
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
+from typing import IO, Any, NamedTuple, cast
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from allranks.api import routes
 from allranks.errors import NotFound, UsageError
 from allranks.ui import render, security
-from allranks.ui.api import Session, file_path, job_path
+from allranks.ui.api import Session, named_job
 from allranks.ui.pages.previews import AUDIO, IMAGES, ending, preview
-
-if TYPE_CHECKING:
-    from allranks.api.jobs import FileAnswer
-    from allranks.api.metrics import ShownJob
 
 # Files of a list, and pictures of a series.
 _MOST, _PICTURES = 2000, 60
@@ -35,9 +32,8 @@ _STEP = re.compile(r"(.*?)(\d+)(\D*\.\w+)", re.DOTALL)
 
 async def page(request: Request) -> Response:
     """The files, and a preview of the one that is chosen."""
-    session: Session = request.state.session
-    job: ShownJob = await session.get(job_path(request.path_params["name"]))
-    listing: list[FileAnswer] = await session.get(job_path(job["name"], "files"))
+    session, job = await named_job(request)
+    listing = await session.get(routes.job_files, job["name"])
     shown = _searched(listing, request)
     chosen = request.query_params.get("path")
     shown_file: dict[str, Any] | None = None
@@ -140,7 +136,7 @@ async def download(request: Request) -> Response:
     """The files as one archive, made while it is sent."""
     session: Session = request.state.session
     name = request.path_params["name"]
-    files = _searched(await session.get(job_path(name, "files")), request)
+    files = _searched(await session.get(routes.job_files, name), request)
     headers = {"content-disposition": f'attachment; filename="{name}.zip"'}
     paths = [each["path"] for each in files]
     return StreamingResponse(
@@ -173,7 +169,7 @@ async def _archive(session: Session, job: str, paths: list[str]) -> AsyncIterato
         for path in paths:
             entry = zipfile.ZipInfo(render.printable(path))
             with archive.open(entry, "w", force_zip64=True) as file:
-                async with session.stream("GET", file_path(job, path)) as answer:
+                async with session.stream(routes.job_file, job, path) as answer:
                     async for piece in answer.aiter_bytes():
                         file.write(piece)
                         yield buffer.take()
@@ -186,7 +182,7 @@ async def content(request: Request) -> Response:
     path = request.query_params.get("path", "")
     if not path:
         raise UsageError("no file is named", where="path")
-    stream = session.stream("GET", file_path(request.path_params["name"], path))
+    stream = session.stream(routes.job_file, request.path_params["name"], path)
     answer = await stream.__aenter__()
 
     async def pieces() -> Any:

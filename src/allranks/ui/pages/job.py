@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from allranks.api import routes
 from allranks.errors import Conflict, NotFound
 from allranks.sdk.jobs.metrics import across_ranks
 from allranks.ui import render
-from allranks.ui.api import Session, job_path
+from allranks.ui.api import Session
 from allranks.ui.pages.failures import culprit, culprit_of, explanation, failed_child
 from allranks.ui.pages.graph import graph
 from allranks.ui.pages.sweep import worth
 from allranks.ui.pages.timeline import curves, timeline
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import ExplainedStep, ProfileAnswer
+    from allranks.api.jobs import ExplainedStep, PipelineExplanation, ProfileAnswer
     from allranks.api.metrics import (
-        MetricsSummary,
         MetricSummary,
         NodeLoad,
         RankRow,
-        RankTable,
         ShownJob,
     )
 
@@ -60,7 +59,7 @@ class Node(NamedTuple):
 async def overview(request: Request) -> Response:
     session: Session = request.state.session
     name = request.path_params["name"]
-    job: ShownJob = await session.get(job_path(name))
+    job = await session.get(routes.show_job, name)
 
     async def rest() -> str:
         reads = (explanation, failed_child, culprit)
@@ -97,7 +96,7 @@ async def _paces(session: Session, job: ShownJob) -> list[RankRow]:
     """How the ranks of a job that runs go; of many, those that are slow or wait least."""
     if job["type"] != "command" or job["ended_at"] or not job["started_at"] or job["processes"] < 2:
         return []
-    table: RankTable = await session.get(job_path(job["name"], "ranks"))
+    table = await session.get(routes.job_ranks, job["name"])
     order = sorted(table["ranks"], key=lambda one: (not one["slow"], one["waiting"] or 0.0))
     return sorted(order[:_PACES], key=lambda one: one["rank"])
 
@@ -106,12 +105,12 @@ async def stacks(request: Request) -> Response:
     """The stacks of all ranks, taken when the button is pressed."""
     session: Session = request.state.session
     name = request.path_params["name"]
-    job: ShownJob = await session.get(job_path(name))
+    job = await session.get(routes.show_job, name)
     answer = None
     why = ""
     if request.method == "POST" or job["ended_at"] is not None:
         try:
-            answer = (await session.call("POST", job_path(name, "stacks"))).json()
+            answer = (await session.call(routes.job_stacks, name)).json()
         except (NotFound, Conflict) as error:
             why = str(error)
     rank = None if job["error"] is None else job["error"]["rank"]
@@ -119,7 +118,7 @@ async def stacks(request: Request) -> Response:
     profile: ProfileAnswer | None = None
     no_profile = ""
     try:
-        profile = await session.get(job_path(name, "profile"))
+        profile = await session.get(routes.show_profile, name)
     except NotFound:
         pass
     except Conflict as error:  # it is too large
@@ -142,8 +141,7 @@ async def stacks(request: Request) -> Response:
 async def _metrics(session: Session, job: ShownJob) -> list[MetricSummary]:
     if not job.get("metrics"):
         return []
-    path = job_path(job["name"], "metrics/summary")
-    answer: MetricsSummary = await session.get(path, shape="false")
+    answer = await session.get(routes.metrics_summary, job["name"], shape="false")
     return answer["series"]
 
 
@@ -151,7 +149,8 @@ async def _below(session: Session, job: ShownJob) -> dict[str, Any]:
     """The trials of a sweep, or the graph of a pipeline and why its steps ran."""
     steps: dict[str, ExplainedStep] = {}
     if job["type"] == "pipeline":
-        steps = (await session.get(job_path(job["name"], "explanation")))["steps"]
+        explained = await session.get(routes.job_explanation, job["name"])
+        steps = cast("PipelineExplanation", explained)["steps"]
     trials = job.get("trials", ())
     parameters = list(dict.fromkeys(key for each in trials for key in each["parameters"]))
     return {

@@ -7,6 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from allranks.api import routes
 from allranks.core.job.list_filters import ALL_SORTS
 from allranks.core.job.marks import STAR
 from allranks.statuses import JobStatus
@@ -39,13 +40,19 @@ async def jobs(request: Request) -> Response:
         filters["metric"] = filters["metric"].split()
     limit = _number(query.get("limit"), _ROWS)
     listing = await request.state.session.get(
-        "jobs", **filters, limit=limit + 1, metrics="true", children=_flag(query.get("children"))
+        routes.list_jobs,
+        **filters,
+        limit=limit + 1,
+        metrics="true",
+        children=_flag(query.get("children")),
     )
     starred: list[Any] = []
     if filters.get("sort", _NEWEST) == _NEWEST:
         # They come first, however old they are.
         own = {**filters, "tag": [*filters.get("tag", ()), f"{STAR}=yes"], "limit": _ROWS}
-        starred = await request.state.session.get("jobs", **own, metrics="true", children="true")
+        starred = await request.state.session.get(
+            routes.list_jobs, **own, metrics="true", children="true"
+        )
     names = {job["name"] for job in starred}
     return render.page(
         request,
@@ -75,7 +82,9 @@ def _metric_sorts(jobs: list[Any], chosen: str) -> dict[str, str]:
 async def find(request: Request) -> Response:
     """The newest jobs with a text in their names, for the palette."""
     text = request.query_params.get("text", "")
-    listing = await request.state.session.get("jobs", name=text, limit=_FOUND, children="true")
+    listing = await request.state.session.get(
+        routes.list_jobs, name=text, limit=_FOUND, children="true"
+    )
     return JSONResponse([{"name": job["name"], "status": job["status"]} for job in listing])
 
 

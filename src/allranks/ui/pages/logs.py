@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from allranks.api import routes
 from allranks.errors import NotFound, UsageError
 from allranks.ui import live, render
-from allranks.ui.api import Session, file_path, job_path
+from allranks.ui.api import Session
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import FileAnswer, MergedLog
-    from allranks.api.metrics import ShownJob
+    from allranks.api.jobs import FileAnswer
 
 # Seconds: of a question for new lines, and the least between two of them.
 _WAIT, _LEAST = 25.0, 0.2
@@ -41,8 +41,8 @@ _LEVELS = {
 async def page(request: Request) -> Response:
     session: Session = request.state.session
     name, query = request.path_params["name"], request.query_params
-    job: ShownJob = await session.get(job_path(name))
-    logs = logs_of(await session.get(job_path(name, "files")))
+    job = await session.get(routes.show_job, name)
+    logs = logs_of(await session.get(routes.job_files, name))
     attempts = sorted({attempt for attempt, _ in logs}, reverse=True)
     attempt = _number(query.get("attempt"), attempts[0] if attempts else 1, "attempt")
     ranks = range(job["processes"])
@@ -72,10 +72,10 @@ async def part(request: Request) -> Response:
     if query.get("rank", "all") == "all":
         keys = ("attempt", "before", "after")
         places = {key: query.get(key) for key in keys}
-        path = job_path(request.path_params["name"], "merged")
-        answer = await session.get(path, **places, at=query.getlist("at"))
+        answer = await session.get(
+            routes.merged_log, request.path_params["name"], **places, at=query.getlist("at")
+        )
         return JSONResponse(answer)
-    address = file_path(request.path_params["name"], _path(request))
     after = _place(query.get("after"), "after")
     before = _place(query.get("before"), "before")
     at = _place((query.get("at") or "").rpartition(":")[2] or None, "at")
@@ -89,7 +89,9 @@ async def part(request: Request) -> Response:
         span = f"bytes=-{_PIECE}"
     if before == 0:
         return JSONResponse({"lines": [], "begin": 0, "end": 0, "over": False})
-    async with session.stream("GET", address, span=span) as answer:
+    async with session.stream(
+        routes.job_file, request.path_params["name"], _path(request), span=span
+    ) as answer:
         data = await answer.aread() if answer.status_code != 416 else b""
         start, size = _extent(answer.headers.get("content-range", ""))
     end = start + len(data)
@@ -126,9 +128,14 @@ async def _tail_of_all(request: Request) -> AsyncIterator[Any]:
     session: Session = request.state.session
     attempt = request.query_params.get("attempt")
     after = _number(request.query_params.get("after"), 0, "after")
-    path = job_path(request.path_params["name"], "merged")
     while True:
-        answer: MergedLog = await session.get(path, attempt=attempt, after=after, timeout=_WAIT)
+        answer = await session.get(
+            routes.merged_log,
+            request.path_params["name"],
+            attempt=attempt,
+            after=after,
+            timeout=_WAIT,
+        )
         after = answer["end"]
         yield answer if answer["lines"] or answer["over"] else None
         if answer["over"]:
@@ -143,8 +150,7 @@ async def _tail_of_one(request: Request) -> AsyncIterator[Any]:
     end = _number(query.get("after"), 0, "after")
     rest = b""
     body = {"attempts": [attempt], "ranks": [rank], "positions": {f"{attempt}/{rank}": end}}
-    path = job_path(request.path_params["name"], "stream")
-    async with session.stream("POST", path, body) as answer:
+    async with session.stream(routes.stream_job, request.path_params["name"], body=body) as answer:
         async for line in answer.aiter_lines():
             event = json.loads(line) if line else {}
             if "log" in event:
@@ -173,12 +179,12 @@ async def _search(request: Request) -> AsyncIterator[Any]:
     paths: list[tuple[str, int | None]] = [(query.get("path", ""), None)]
     if not query.get("path"):
         attempt = _number(query.get("attempt"), 1, "attempt")
-        logs = logs_of(await session.get(job_path(name, "files")))
+        logs = logs_of(await session.get(routes.job_files, name))
         paths = [(path, rank) for (a, rank), path in sorted(logs.items()) if a == attempt]
     count = read = reported = 0
     for path, rank in paths:
         before = read
-        async for matches, offset in _matches(session, file_path(name, path), text, level):
+        async for matches, offset in _matches(session, (name, path), text, level):
             read = before + offset
             if matches:
                 matches = matches[: 1 if query.get("first") else _FOUND - count]
@@ -197,9 +203,9 @@ async def _search(request: Request) -> AsyncIterator[Any]:
 
 
 async def _matches(
-    session: Session, address: str, text: bytes, level: re.Pattern[bytes] | None
+    session: Session, file: tuple[str, str], text: bytes, level: re.Pattern[bytes] | None
 ) -> AsyncIterator[tuple[list[tuple[int, str]], int]]:
-    """The matching lines of each block of a file with their places, and the bytes read so far."""
+    """The matching lines of each block of a job's file with their places, and the bytes read."""
     rest, offset = b"", 0
 
     def matching(whole: bytes, start: int) -> Iterator[tuple[int, str]]:
@@ -209,7 +215,7 @@ async def _matches(
                 yield start, _shown(line)
             start += len(line) + 1
 
-    async with session.stream("GET", address) as answer:
+    async with session.stream(routes.job_file, *file) as answer:
         async for block in answer.aiter_bytes(_BLOCK):
             start = offset - len(rest)
             whole, newline, rest = (rest + block).rpartition(b"\n")

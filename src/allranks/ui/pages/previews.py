@@ -15,7 +15,8 @@ from importlib.util import find_spec
 from itertools import zip_longest
 from typing import Any
 
-from allranks.ui.api import Session, file_path
+from allranks.api import routes
+from allranks.ui.api import Session
 from allranks.ui.markdown import LONGEST
 
 # Bytes of a preview, of a notebook, rows of a table, and bytes of the two ends of a Parquet file.
@@ -161,5 +162,5 @@ def _is_number(cell: str) -> bool:
 
 async def _bytes(session: Session, job: str, path: str, start: int, size: int) -> bytes:
     span = f"bytes={start}-{start + size - 1}"
-    async with session.stream("GET", file_path(job, path), span=span) as answer:
+    async with session.stream(routes.job_file, job, path, span=span) as answer:
         return bytes(await answer.aread())

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
+from allranks.api import routes
 from allranks.errors import NotFound
 from allranks.ui import render
-from allranks.ui.api import Session, job_path
+from allranks.ui.api import Session
 
 if TYPE_CHECKING:
     from allranks.api.metrics import (
@@ -42,9 +43,8 @@ class Choice(NamedTuple):
 async def page(request: Request) -> Response:
     session: Session = request.state.session
     query = request.query_params
-    job: ShownJob = await session.get(job_path(request.path_params["name"]))
-    path = job_path(job["name"], "metrics/summary")
-    summary: MetricsSummary = await session.get(path, shape="false")
+    job = await session.get(routes.show_job, request.path_params["name"])
+    summary = await session.get(routes.metrics_summary, job["name"], shape="false")
     choices = _choices(summary, job)
     choice = Choice(query.get("kind", "metric"), query.get("metric", ""))
     chosen = choice if choice in choices else _usual(choices)
@@ -70,12 +70,11 @@ async def page(request: Request) -> Response:
 async def _compared(request: Request, job: ShownJob, choices: list[Choice], chosen: Choice) -> str:
     """The part of the page that takes a second for hundreds of ranks."""
     session: Session = request.state.session
-    path = job_path(job["name"], "metrics/ranks")
     # The same question as the heat map's, so that the server computes once.
     query = {"kind": chosen.kind, "metric": chosen.name, "heat": "true"}
     answer: RanksAnswer = {"attempts": []}
     with suppress(NotFound):
-        answer = await session.get(path, **query)
+        answer = await session.get(routes.metrics_of_ranks, job["name"], **query)
     shown = _of_attempt(answer, request.query_params.get("attempt", ""))
     if shown is None:
         return '<p class="empty">It has no values in this attempt.</p>'

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,15 +12,11 @@ from allranks.core.insights.goodput import Activity
 from allranks.sdk.jobs.goodput_facts import JobTimes, job_times
 from allranks.sdk.jobs.report_facts import observed
 from allranks.ui import render
-from allranks.ui.api import Session, job_path
-
-if TYPE_CHECKING:
-    from allranks.api.metrics import ShownJob
+from allranks.ui.api import Session, named_job
 
 
 async def page(request: Request) -> Response:
-    session: Session = request.state.session
-    job: ShownJob = await session.get(job_path(request.path_params["name"]))
+    session, job = await named_job(request)
     analysis, times = await run_in_threadpool(_read, session, job["name"])
     goodput = times.goodput
     seconds = {str(each): goodput.seconds(each) for each in Activity}

@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 
 from starlette.concurrency import run_in_threadpool
 
+from allranks.api import routes
 from allranks.errors import AllranksError
 from allranks.events import Event, Kind
 from allranks.sdk.jobs.goodput_facts import JobTimes, job_times
@@ -17,7 +18,6 @@ from allranks.statuses import Reason
 from allranks.ui.api import Session
 
 if TYPE_CHECKING:
-    from allranks.api.assets import ShownState
     from allranks.api.metrics import MetricSummary, ShownJob
 
 # Places on the axis; marks of a kind that are drawn.
@@ -113,7 +113,7 @@ async def _checkpoints(session: Session, job: ShownJob) -> list[Mark]:
     if job["state"]["version"] is None:
         return []
     name = quote(job["state"]["name"], safe="")
-    state: ShownState = await session.get(f"states/{name}")
+    state = await session.get(routes.show_state, job["state"]["name"])
     return [
         Mark(
             "checkpoint",

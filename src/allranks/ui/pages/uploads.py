@@ -12,6 +12,7 @@ from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from allranks.api import routes
 from allranks.errors import UsageError
 from allranks.sdk.upload.inputs import How
 from allranks.ui import render
@@ -36,7 +37,7 @@ async def upload(request: Request) -> Response:
         path, is_file = await run_in_threadpool(written, Path(folder), files)
         made = await run_in_threadpool(How().upload, str(path), session.client)
     kind = "uri_file" if is_file else "uri_folder"
-    await session.call("POST", "data", {"name": name, "type": kind, "path": made.path})
+    await session.call(routes.create_data, body={"name": name, "type": kind, "path": made.path})
     answer = RedirectResponse(f"/ui/assets/data/{quote(name, safe='')}", 303)
     leave(answer, "upload", [name])
     return answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 
 from allranks.api import routes
@@ -18,9 +18,6 @@ from allranks.compat.azure.v1.exceptions import UserErrorException
 from allranks.errors import AllranksError
 from allranks.sdk import Client
 from allranks.sdk.connection import find_server
-
-if TYPE_CHECKING:
-    pass
 
 _CONFIG = ("config.json", ".azureml/config.json", "aml_config/config.json")
 
