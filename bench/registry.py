@@ -68,6 +68,7 @@ BENCHES = {
     "import_runs": About(
         beside=("wandb",), quick={"imported_runs": 5, "run_steps": 5, "imports": 1}
     ),
+    "state": About(quick={"state_megabytes": 80, "state_files": 200, "state_rounds": 1}),
     "upload": About(
         needs=("rsync",), quick={"upload_megabytes": 20, "upload_files": 200, "upload_rounds": 1}
     ),

@@ -23,7 +23,7 @@ from allranks.cli.output.progress_line import ProgressLine
 from allranks.core.transfer_progress import Progress, amounts
 from allranks.errors import NotFound, ServerError, Unreachable, UsageError
 from allranks.http_client import Client
-from allranks.sdk.connection import parallel
+from allranks.sdk.connection import reopened
 from allranks.sdk.transfer.download import download
 from tests.proxy import Proxy
 from tests.support import CLI, command_line, environment, until
@@ -390,7 +390,7 @@ def test_what_arrives_otherwise_than_it_was_sent_is_fetched_once_more(bed, size,
 @slow
 def test_a_server_that_stays_away(bed, monkeypatch):
     (bed.outputs / "large").write_bytes(LARGE)
-    monkeypatch.setattr(parallel, "_PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(reopened, "_PAUSES", (0.01, 0.01))
     with Proxy(bed.url) as proxy:
         connect = lambda: Client(proxy.url, bed.token)  # noqa: E731
         hooks = iter((lambda: None, proxy.close))

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from allranks.cli.output import show
 from allranks.errors import AllranksError
 from allranks.http_client import Client
-from allranks.sdk.connection import parallel
+from allranks.sdk.connection import reopened
 from allranks.sdk.transfer.download import download, download_data, download_model
 from tests.hostile.harness import Outcome, Place
 
@@ -197,7 +197,7 @@ def attempt(chance: random.Random, place: Place) -> Outcome:
     options = {"everything": True} if kind == "job" and chance.random() < 0.5 else {}
     (place.goal / "m").mkdir()
     server = _Server(chance, place, kind)
-    pauses, parallel._PAUSES = parallel._PAUSES, ()
+    pauses, reopened._PAUSES = reopened._PAUSES, ()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         serving = threading.Thread(target=_serve, args=(server, listener))
         serving.start()
@@ -208,7 +208,7 @@ def attempt(chance: random.Random, place: Place) -> Outcome:
         except AllranksError as error:
             said = [str(error)]
         finally:
-            parallel._PAUSES = pauses
+            reopened._PAUSES = pauses
             listener.shutdown(socket.SHUT_RDWR)
             serving.join()
     names = {path.name for path in place.goal.iterdir()}

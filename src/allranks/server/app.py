@@ -80,7 +80,7 @@ from allranks.store.database import check_small, open_database
 from allranks.store.endpoints import Endpoints
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.contents import Contents
-from allranks.store.files.incoming import Incoming
+from allranks.store.files.incoming import IncomingBlobs
 from allranks.store.files.trees import Trees
 from allranks.store.files.uploads import Uploads
 from allranks.store.jobs.annotations import Annotations
@@ -260,7 +260,7 @@ def _services(
         step_results=StepResults(database),
         contents=Contents(blobs),
         blobs=blobs,
-        incoming=Incoming(blobs),
+        incoming=IncomingBlobs(blobs),
         uploads=Uploads(home.uploads, blobs),
         computes=computes,
         clusters=clusters,

@@ -20,7 +20,7 @@ from allranks import http_client
 from allranks.core.data.upload_manifest import Link, Manifest
 from allranks.errors import DataTooLarge, MissingData, NotFound, ServerError, UsageError
 from allranks.http_client import Client
-from allranks.sdk.connection import parallel
+from allranks.sdk.connection import reopened
 from allranks.sdk.upload import digests, inputs, listing, send
 from allranks.sdk.upload.send import Uploaded, upload
 from allranks.store.files import same_data
@@ -459,7 +459,7 @@ def test_a_file_that_changes_while_it_is_sent_and_read_is_sent_again(
 def test_random_cuts_lose_and_repeat_nothing(
     server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parallel, "_PAUSES", (0.0,) * 100)
+    monkeypatch.setattr(reopened, "_PAUSES", (0.0,) * 100)
     cuts = 0
     for seed in range(8):
         # Also pieces that are longer than what passes.

@@ -35,8 +35,8 @@ def state(tmp_path):
 
 
 def late(state, first):
-    coming = state._incoming[SHA256]
-    state._incoming[SHA256] = coming._replace(lock=Late(coming.lock, first))
+    part = state.incoming._parts[SHA256]
+    part.lock = Late(part.lock, first)
 
 
 def test_who_waited_while_another_spoilt_a_content_begins_again(state):
@@ -56,7 +56,7 @@ def test_who_waited_while_another_brought_a_content_leaves_nothing(state):
     assert state.receive(SHA256, 5, 10, CONTENT[5:]) == 10
     assert state.content(SHA256).read_bytes() == CONTENT
     assert list((state.folder / "coming").iterdir()) == []
-    assert state._incoming == {}
+    assert state.incoming._parts == {}
 
 
 def test_all_of_it_came_and_nobody_said_so(tmp_path):
@@ -66,6 +66,6 @@ def test_all_of_it_came_and_nobody_said_so(tmp_path):
     with (tmp_path / "s" / "coming" / SHA256).open("ab") as file:
         file.write(CONTENT[5:])
     after = State(tmp_path / "s")
-    assert after.received(SHA256) == 10
+    assert after.incoming.size(SHA256) == 10
     assert after.receive(SHA256, 10, 10, b"") == 10
-    assert after.received(SHA256) is None
+    assert after.incoming.size(SHA256) is None

@@ -9,12 +9,19 @@ from __future__ import annotations
 import errno
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import NamedTuple
 
 from allranks.agent.state.torn_files import Deaths, Left, left, set_aside
-from allranks.agent.state.transfer import SMALL, Damaged, LocalChange, StateClient, batches
+from allranks.agent.state.transfer import (
+    SMALL,
+    Damaged,
+    Hashed,
+    LocalChange,
+    StateClient,
+    batches,
+)
 from allranks.agent.state.tree import ChangedMeanwhile, FileState, Scan, Tree
 from allranks.agent.state.writers import Writers
 from allranks.core.amounts import size_text
@@ -210,7 +217,9 @@ class Sync:
             "and no complete one was saved before it"
             for path in self._incomplete
         ]
-        changes = [self._read_change(path, state, 0) for path, (_, state) in self._torn.items()]
+        torn = {path: state for path, (_, state) in self._torn.items()}
+        hashed = self._hash(torn, torn, 0)
+        changes = [self._change(path, state, hashed) for path, state in torn.items()]
         if not changes:
             self._incomplete = []
             return messages
@@ -303,52 +312,62 @@ class Sync:
         self, paths: Sequence[str], states: Mapping[str, FileState]
     ) -> tuple[list[LocalChange], bool]:
         """The changes of these paths in order, up to the first that is being written to; and
-        whether there is one. Small files are read first: they often refer to others and change
-        often."""
-        changes = dict[str, LocalChange]()
-        torn = set[str]()
-        memory = _MEMORY_SIZE
-        for path in sorted(paths, key=lambda path: states[path].size):
+        whether there is one."""
+        hashed = self._hash(paths, states, _MEMORY_SIZE)
+        to_send = list[LocalChange]()
+        for path in paths:
             try:
-                change = self._read_change(path, states[path], memory)
+                change = self._change(path, states[path], hashed)
             except ChangedMeanwhile:
-                torn.add(path)
-                continue
+                return to_send, True
             except OSError as error:
                 self._note_once(f"cannot read {path!r} of {self._name}: {error.strerror}")
                 if isinstance(error, PermissionError):
                     self._unsendable[path] = states[path]
                 continue
-            changes[path] = change
-            memory -= len(change.data or b"")
-        first = next((n for n, path in enumerate(paths) if path in torn), len(paths))
-        to_send = []
-        for path in paths[:first]:
-            if path not in changes:
-                continue
-            change, head = changes[path], self._head.get(path)
+            head = self._head.get(path)
             if head is not None and self._is_sent(change.entry, head):
                 self._synced[path] = Synced(head, change.state)
             else:
                 to_send.append(change)
-        return to_send, bool(torn)
+        return to_send, False
 
     def _is_sent(self, entry: Entry, head: Entry) -> bool:
         """Whether the server has that entry."""
         return entry.is_as(head)
 
-    def _read_change(self, path: str, state: FileState, memory: int) -> LocalChange:
+    def _hash(
+        self, paths: Iterable[str], states: Mapping[str, FileState], memory: int
+    ) -> Mapping[str, Hashed | Exception]:
+        """Hash those files that are not hashed yet, and keep small ones in ``memory``. Small files
+        are read first: they often refer to others and change often."""
+        files, keep = dict[str, FileState](), set[str]()
+        for path in sorted(paths, key=lambda path: states[path].size):
+            state, unsent = states[path], self._unsent.get(path)
+            if state.what == "file" and (unsent is None or unsent.state != state):
+                files[path] = state
+                if state.size <= min(SMALL, memory):
+                    keep.add(path)
+                    memory -= state.size
+        hashed = self._client.hash(self._tree, files, keep)
+        for path, read in hashed.items():
+            if isinstance(read, Hashed):
+                state = files[path]
+                entry = Entry("file", read.sha256, state.size, state.mtime_ns, state.mode)
+                self._unsent[path] = Synced(entry, state)
+        return hashed
+
+    def _change(
+        self, path: str, state: FileState, hashed: Mapping[str, Hashed | Exception]
+    ) -> LocalChange:
         """Raises ChangedMeanwhile and OSError."""
         if state.what != "file":
-            return LocalChange(
-                path, state, Entry(state.what, mtime_ns=state.mtime_ns, target=state.target)
-            )
-        if path in self._unsent and self._unsent[path].state == state:
-            return LocalChange(path, state, self._unsent[path].entry)
-        sha256, data = self._client.hash(self._tree, path, state, state.size <= min(SMALL, memory))
-        entry = Entry("file", sha256, state.size, state.mtime_ns, state.mode)
-        self._unsent[path] = Synced(entry, state)
-        return LocalChange(path, state, entry, data)
+            entry = Entry(state.what, mtime_ns=state.mtime_ns, target=state.target)
+            return LocalChange(path, state, entry)
+        read = hashed.get(path)
+        if isinstance(read, Exception):
+            raise read
+        return LocalChange(path, state, self._unsent[path].entry, read and read.data)
 
     def _send(self, changes: Sequence[LocalChange], deleted: Sequence[str]) -> int:
         """Send changes in order, in batches, and deletions last. Returns how many were accepted."""

@@ -5,24 +5,37 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Generic, NamedTuple, TypeVar, cast
 
 from allranks.agent.state.tree import ChangedMeanwhile, FileState, Tree
 from allranks.agent.transport.link import ServerAddress
 from allranks.core.data.state_manifest import Entry
+from allranks.core.shared_work import CONNECTIONS, Interrupted, Shared
 from allranks.errors import UsageError
+from allranks.http_client import Client, FilePart
 
 if TYPE_CHECKING:
     from allranks.api.agents import SyncAnswer
 
-# Files up to SMALL bytes share requests of about PIECE bytes; larger ones are sent in such pieces.
-SMALL, PIECE = 1 << 20, 4 << 20
-# Bytes and number of changes that are uploaded before they are committed.
+# Files up to SMALL bytes share requests of about PIECE bytes. Larger ones are fetched in such
+# pieces, and sent in larger ones.
+SMALL, PIECE, _SENT = 1 << 20, 4 << 20, 16 << 20
+# Bytes, if of enough files for all connections, and number of changes that are uploaded before they
+# are committed.
 _BATCH_SIZE, _BATCH_COUNT = 64 << 20, 1000
 # Seconds to wait for a response: the disk of the server's home may be busy.
 _TIMEOUT = 60.0
+
+
+Unit = TypeVar("Unit")
+
+
+class Hashed(NamedTuple):
+    sha256: str
+    data: bytes | None
 
 
 class LocalChange(NamedTuple):
@@ -45,18 +58,32 @@ class Damaged(Exception):
 
 class StateClient:
     """Client of the server's routes for one synchronized folder of a node, ``route``; not
-    thread-safe. ``go_on`` is called between pieces, and may raise to stop. Every method may raise
-    AllranksError."""
+    thread-safe. ``go_on`` is called every tenth of a second, and may raise to stop. Every method
+    may raise AllranksError."""
 
     def __init__(
         self, server: ServerAddress, node: int, go_on: Callable[[], None], route: str = "state"
     ) -> None:
-        self._client = server.client(_TIMEOUT)
+        self._server, self._client = server, server.client(_TIMEOUT)
+        # Those of the threads that send or fetch contents, until the next ones need them.
+        self._idle = list[Client]()
         self._base = f"/agent/v1/{node}/{route}"
         self.go_on = go_on
 
     def close(self) -> None:
-        self._client.close()
+        for client in (self._client, *self._idle):
+            client.close()
+
+    def _share(self, units: Iterable[Unit], move: Callable[[_Carrier, Unit], None]) -> None:
+        """Call ``move`` with each unit, in several threads with a connection each."""
+        stop = threading.Event()
+
+        def carrier() -> _Worker[Unit]:
+            client = self._idle.pop() if self._idle else self._server.client(_TIMEOUT)
+            return _Worker(_Carrier(client, self._base, stop), move, self._idle.append)
+
+        self.go_on()
+        Shared(units, stop).run(carrier, self.go_on)
 
     def sync(self, request: Mapping[str, Any]) -> SyncAnswer:
         answer: SyncAnswer = self._client.json("POST", f"{self._base}/sync", request)
@@ -81,8 +108,94 @@ class StateClient:
 
     # ------------------------------------------------------------ up
 
-    def hash(self, tree: Tree, path: str, state: FileState, keep: bool) -> tuple[str, bytes | None]:
-        """A file's SHA-256, and its content if ``keep``. Raises ChangedMeanwhile and OSError."""
+    def hash(
+        self, tree: Tree, paths: Mapping[str, FileState], keep: Set[str]
+    ) -> dict[str, Hashed | Exception]:
+        """The SHA-256 of files, and the content of those to ``keep``; or what kept it from being
+        read: ChangedMeanwhile or OSError."""
+        hashed = dict[str, Hashed | Exception]()
+
+        def read(carrier: _Carrier, several: Iterable[str]) -> None:
+            for path in several:
+                try:
+                    hashed[path] = carrier.hash(tree, path, paths[path], path in keep)
+                except (ChangedMeanwhile, OSError) as error:
+                    hashed[path] = error
+
+        self._share(_units({path: state.size for path, state in paths.items()}), read)
+        return hashed
+
+    def upload(self, tree: Tree, changes: Sequence[LocalChange]) -> list[LocalChange]:
+        """Upload the contents that the server lacks. Returns the changes without those of files
+        that were written to meanwhile."""
+        files = {c.entry.sha256: c for c in reversed(changes) if c.entry.what == "file"}
+        hashes = sorted(files)
+        lacks = self._client.json("POST", f"{self._base}/missing", hashes) if hashes else {}
+        torn = set[str]()
+
+        def send(carrier: _Carrier, sizes: Mapping[str, int]) -> None:
+            several = [files[sha256] for sha256 in sizes]
+            try:
+                if several[0].entry.size > SMALL:
+                    carrier.send_large(tree, several[0], lacks[several[0].entry.sha256])
+                else:
+                    carrier.send_small(tree, several, torn.add)
+            except (ChangedMeanwhile, UsageError, OSError):
+                torn.update(each.entry.sha256 for each in several)
+
+        self._share(
+            _units({sha256: each.entry.size for sha256, each in files.items() if sha256 in lacks}),
+            send,
+        )
+        return [change for change in changes if change.entry.sha256 not in torn]
+
+    # ------------------------------------------------------------ down
+
+    def fetch(self, folder: Path, entries: Sequence[Entry]) -> None:
+        """Download contents to a folder, each named by its hash. Raises Damaged, OSError."""
+        sizes = {entry.sha256: entry.size for entry in entries if entry.what == "file"}
+        here = {*os.listdir(folder)} if sizes else set[str]()
+
+        def fetch(carrier: _Carrier, sizes: Mapping[str, int]) -> None:
+            if wrong := carrier.fetch(folder, sizes):  # once more
+                wrong = carrier.fetch(folder, {sha256: sizes[sha256] for sha256 in wrong})
+            if wrong:
+                raise Damaged(wrong[0])
+
+        self._share(_units({sha: size for sha, size in sizes.items() if sha not in here}), fetch)
+
+
+class _Worker(Generic[Unit]):
+    """A worker of ``Shared``: calls ``move``, and in the end ``release`` with its connection."""
+
+    def __init__(
+        self,
+        carrier: _Carrier,
+        move: Callable[[_Carrier, Unit], None],
+        release: Callable[[Client], None],
+    ) -> None:
+        self._carrier, self._move, self._release = carrier, move, release
+
+    def do(self, unit: Unit) -> None:
+        self._move(self._carrier, unit)
+
+    def close(self) -> None:
+        self._release(self._carrier.client)
+
+
+class _Carrier(NamedTuple):
+    """Reads, sends and fetches contents over a connection of its own, until ``stop``: then its
+    methods raise Interrupted."""
+
+    client: Client
+    base: str
+    stop: threading.Event
+
+    def go_on(self) -> None:
+        if self.stop.is_set():
+            raise Interrupted
+
+    def hash(self, tree: Tree, path: str, state: FileState, keep: bool) -> Hashed:
         digest = hashlib.sha256()
         pieces = list[bytes]()
         with tree.reading(path, state) as file:
@@ -91,94 +204,48 @@ class StateClient:
                 digest.update(piece)
                 if keep:
                     pieces.append(piece)
-        return digest.hexdigest(), b"".join(pieces) if keep else None
+        return Hashed(digest.hexdigest(), b"".join(pieces) if keep else None)
 
-    def upload(self, tree: Tree, changes: Sequence[LocalChange]) -> list[LocalChange]:
-        """Upload the contents that the server lacks. Returns the changes without those of files
-        that were written to meanwhile."""
-        files = [change for change in changes if change.entry.what == "file"]
-        hashes = sorted({change.entry.sha256 for change in files})
-        lacks = self._client.json("POST", f"{self._base}/missing", hashes) if hashes else {}
-        torn: set[str] = set()
-        small, size = dict[str, bytes](), 0
-        for change in files:
-            sha256 = change.entry.sha256
-            if sha256 not in lacks or sha256 in small:
-                continue
+    def send_small(
+        self, tree: Tree, changes: Sequence[LocalChange], torn: Callable[[str], None]
+    ) -> None:
+        """Send contents together. ``torn`` receives the hashes of those that cannot be read."""
+        contents = dict[str, bytes]()
+        for change in changes:
             try:
-                if change.entry.size > SMALL:
-                    self._upload_large(tree, change, lacks[sha256])
-                    del lacks[sha256]
-                    continue
-                small[sha256] = self._data(tree, change)
-                size += change.entry.size
-            except (ChangedMeanwhile, UsageError, OSError):
-                torn.add(change.path)
-            if size > PIECE:
-                self._upload_small(small)
-                lacks = {key: have for key, have in lacks.items() if key not in small}
-                small, size = {}, 0
-        self._upload_small(small)
-        return [change for change in changes if change.path not in torn]
-
-    def _data(self, tree: Tree, change: LocalChange) -> bytes:
-        if change.data is not None:
-            return change.data
-        with tree.reading(change.path, change.state) as file:
-            return file.read()
-
-    def _upload_small(self, contents: Mapping[str, bytes]) -> None:
+                contents[change.entry.sha256] = _data(tree, change)
+            except (ChangedMeanwhile, OSError):
+                torn(change.entry.sha256)
         self.go_on()
         if contents:
             head = json.dumps([[sha256, len(data)] for sha256, data in contents.items()])
             body = b"".join([head.encode(), b"\n", *contents.values()])
-            self._client.call("PUT", f"{self._base}/contents", body)
+            self.client.call("PUT", f"{self.base}/contents", body)
 
-    def _upload_large(self, tree: Tree, change: LocalChange, have: int) -> None:
+    def send_large(self, tree: Tree, change: LocalChange, have: int) -> None:
+        """Send one content in pieces, from what the server has of it on."""
         sha256, size = change.entry.sha256, change.entry.size
         with tree.reading(change.path, change.state) as file:
             while True:
                 self.go_on()
-                file.seek(have)
                 query = f"offset={have}&size={size}"
-                path = f"{self._base}/contents/{sha256}?{query}"
+                path = f"{self.base}/contents/{sha256}?{query}"
                 # Send an empty piece even if all arrived: a killed server may not have finished it.
-                piece = file.read(max(0, min(PIECE, size - have)))
-                reply = self._client.call("PUT", path, piece)
+                piece = FilePart(file, have, max(0, min(_SENT, size - have)))
+                reply = self.client.call("PUT", path, cast(BinaryIO, piece))
                 have = int(json.loads(reply.body)["have"])
                 if have >= size:
                     break
 
-    # ------------------------------------------------------------ down
-
-    def fetch(self, folder: Path, entries: Sequence[Entry]) -> None:
-        """Download contents to a folder, each named by its hash. Raises Damaged, OSError."""
-        sizes = {entry.sha256: entry.size for entry in entries if entry.what == "file"}
-        missing = {sha: size for sha, size in sizes.items() if not (folder / sha).exists()}
-        for several in _bundles([sha for sha in missing if missing[sha] <= SMALL], missing):
-            self._fetch_with_retry(folder, several, self._fetch_small)
-        for sha256 in missing:
-            if missing[sha256] > SMALL:
-                self._fetch_with_retry(folder, {sha256: missing[sha256]}, self._fetch_large)
-
-    def _fetch_with_retry(
-        self,
-        folder: Path,
-        sizes: Mapping[str, int],
-        fetch: Callable[[Path, Mapping[str, int]], list[str]],
-    ) -> None:
-        """Fetch contents that arrive damaged once more."""
-        wrong = fetch(folder, sizes)
-        if wrong:
-            wrong = fetch(folder, {sha256: sizes[sha256] for sha256 in wrong})
-        if wrong:
-            raise Damaged(wrong[0])
-
-    def _fetch_small(self, folder: Path, sizes: Mapping[str, int]) -> list[str]:
-        """Returns the hashes of contents that arrived damaged."""
+    def fetch(self, folder: Path, sizes: Mapping[str, int]) -> list[str]:
+        """Fetch a large content, or small ones together. Returns the hashes of those that arrived
+        damaged."""
         self.go_on()
+        ((sha256, size), *_) = sizes.items()
+        if size > SMALL:
+            return [] if self._fetch_large(folder, sha256, size) else [sha256]
         body = json.dumps(list(sizes)).encode()
-        reply = self._client.call("POST", f"{self._base}/contents", body).body
+        reply = self.client.call("POST", f"{self.base}/contents", body).body
         head, _, rest = reply.partition(b"\n")
         at, wrong = 0, []
         for sha256, size in json.loads(head):
@@ -190,33 +257,35 @@ class StateClient:
                 wrong.append(sha256)
         return wrong
 
-    def _fetch_large(self, folder: Path, sizes: Mapping[str, int]) -> list[str]:
-        wrong = []
-        for sha256, size in sizes.items():
-            digest = hashlib.sha256()
+    def _fetch_large(self, folder: Path, sha256: str, size: int) -> bool:
+        """Return whether it arrived undamaged."""
+        digest = hashlib.sha256()
 
-            def pieces(
-                sha256: str = sha256, size: int = size, digest: Any = digest
-            ) -> Iterator[bytes]:
-                done = 0
-                while done < size:
-                    self.go_on()
-                    query = f"offset={done}&size={min(PIECE, size - done)}"
-                    path = f"{self._base}/contents/{sha256}?{query}"
-                    data = self._client.call("GET", path).body
-                    if not data:
-                        return
-                    digest.update(data)
-                    done += len(data)
-                    yield data
+        def pieces() -> Iterator[bytes]:
+            done = 0
+            while done < size:
+                self.go_on()
+                query = f"offset={done}&size={min(PIECE, size - done)}"
+                data = self.client.call("GET", f"{self.base}/contents/{sha256}?{query}").body
+                if not data:
+                    return
+                digest.update(data)
+                done += len(data)
+                yield data
 
-            partial = _write(folder, f"{sha256}.part", pieces())
-            if digest.hexdigest() == sha256:
-                partial.rename(folder / sha256)
-            else:
-                partial.unlink()
-                wrong.append(sha256)
-        return wrong
+        partial = _write(folder, f"{sha256}.part", pieces())
+        if digest.hexdigest() != sha256:
+            partial.unlink()
+            return False
+        partial.rename(folder / sha256)
+        return True
+
+
+def _data(tree: Tree, change: LocalChange) -> bytes:
+    if change.data is not None:
+        return change.data
+    with tree.reading(change.path, change.state) as file:
+        return file.read()
 
 
 def _write(folder: Path, name: str, pieces: Sequence[bytes] | Iterator[bytes]) -> Path:
@@ -232,14 +301,18 @@ def _write(folder: Path, name: str, pieces: Sequence[bytes] | Iterator[bytes]) -
     return path
 
 
-def _bundles(hashes: Sequence[str], sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    bundle, size = dict[str, int](), 0
-    for sha256 in hashes:
-        bundle[sha256] = sizes[sha256]
-        size += sizes[sha256]
-        if size > PIECE:
+def _units(sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """The contents, each large one alone and small ones together."""
+    bundle, total = dict[str, int](), 0
+    for sha256, size in sizes.items():
+        if size > SMALL:
+            yield {sha256: size}
+            continue
+        bundle[sha256] = size
+        total += size
+        if total > PIECE:
             yield bundle
-            bundle, size = {}, 0
+            bundle, total = {}, 0
     if bundle:
         yield bundle
 
@@ -250,7 +323,8 @@ def batches(changes: Iterable[LocalChange]) -> Iterator[list[LocalChange]]:
     for change in changes:
         batch.append(change)
         size += change.entry.size
-        if size > _BATCH_SIZE or len(batch) >= _BATCH_COUNT or change.entry.size > SMALL:
+        is_large = size > _BATCH_SIZE and len(batch) >= CONNECTIONS
+        if is_large or len(batch) >= _BATCH_COUNT:
             yield batch
             batch, size = [], 0
     if batch:

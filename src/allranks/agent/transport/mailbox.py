@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.errors import Unreachable
-from allranks.http_client import MAILBOX, Client, Into, Reply, checked
+from allranks.http_client import MAILBOX, Client, FilePart, Into, Reply, checked
 
 QUESTIONS, ANSWERS = "in", "out"
 # Seconds between checks for a response, growing from the first to the second.
@@ -43,7 +43,8 @@ class Mailbox(Client):
         name = uuid.uuid4().hex
         head = {"method": method, "path": path, "token": self.token}
         try:
-            write(self._folder / QUESTIONS / name, head, body or b"")
+            content = body.read() if isinstance(body, FilePart) else body or b""
+            write(self._folder / QUESTIONS / name, head, content)
             answer, content = self._answer(name, timeout or self._timeout)
         except OSError as error:
             raise Unreachable(f"cannot use the mailbox at {self._folder}: {error}") from None

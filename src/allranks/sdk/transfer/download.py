@@ -16,10 +16,10 @@ from allranks.core.data import kept_files
 from allranks.core.data.node_files import WRITTEN
 from allranks.core.data.state_manifest import stays_inside
 from allranks.core.job.file_addresses import address, downloaded
+from allranks.core.shared_work import Shared, Worker
 from allranks.core.transfer_progress import OnProgress, Progress, unheard
 from allranks.errors import AllranksError, NotFound, ServerError
 from allranks.http_client import Client, shaped
-from allranks.sdk.connection.parallel import Shared, Worker
 from allranks.sdk.jobs.files import selected
 from allranks.sdk.transfer.fetch import SMALL, Entry, Fetcher, Place, Tally
 from allranks.sdk.transfer.from_store import StoreFetcher, own_data

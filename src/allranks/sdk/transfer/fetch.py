@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.api.routes import Route
+from allranks.core.shared_work import Interrupted
 from allranks.errors import NotFound, ServerError
 from allranks.http_client import Client, shaped
-from allranks.sdk.connection.parallel import Connection, Interrupted
+from allranks.sdk.connection.reopened import Connection
 from allranks.sdk.transfer.write_files import Destination, destination, is_there
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 
 from allranks.core.data.state_manifest import stays_inside
+from allranks.core.shared_work import Interrupted
 from allranks.core.text import flaw
 from allranks.disk_space import is_hole
 from allranks.errors import ServerError
-from allranks.sdk.connection.parallel import Interrupted
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _PART = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

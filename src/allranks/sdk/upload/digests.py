@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from allranks import settings
+from allranks.core.shared_work import Interrupted, Shared
 from allranks.core.transfer_progress import OnProgress, Progress
 from allranks.errors import UsageError
-from allranks.sdk.connection.parallel import Interrupted, Shared
 from allranks.sdk.upload.listing import Listing, Source, unreadable
 
 # A recently changed file may change again without new metadata: file systems have coarse clocks.

@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar, cast
 from allranks.api import routes
 from allranks.core.amounts import counted, size_text
 from allranks.core.data.upload_manifest import File, Link, Manifest
+from allranks.core.shared_work import Interrupted, Shared
 from allranks.core.transfer_progress import OnProgress, Progress, unheard
 from allranks.errors import Conflict, MissingData, ServerError, UsageError
 from allranks.http_client import Client, FilePart
-from allranks.sdk.connection.parallel import Connection, Cut, Interrupted, Shared
+from allranks.sdk.connection.reopened import Connection, Cut
 from allranks.sdk.upload import stores
 from allranks.sdk.upload.digests import Digests, changed, open_data
 from allranks.sdk.upload.listing import Listing, Note, Source, list_data, too_large, unreadable

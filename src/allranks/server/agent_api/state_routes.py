@@ -19,6 +19,7 @@ from allranks.server.assets.node_files import NodeFiles
 from allranks.server.assets.state_folders import States
 from allranks.server.assets.working_folders import WorkingFolders
 from allranks.server.dependencies import Services
+from allranks.server.http.large_body import written
 from allranks.server.http.request_text import parse
 from allranks.store.files.state_folders import State
 from allranks.store.jobs.job_rows import JobRow
@@ -57,16 +58,23 @@ async def missing(store: Store, request: Request) -> Response:
     """Those of the contents that are missing here, with the bytes received so far."""
     _, _, state, _ = await _context(store, request)
     digests = await _digests(request)
-    sizes = await run_in_threadpool(lambda: {digest: state.received(digest) for digest in digests})
+    sizes = await run_in_threadpool(lambda: {each: state.incoming.size(each) for each in digests})
     return JSONResponse({digest: have for digest, have in sizes.items() if have is not None})
 
 
 async def take(store: Store, request: Request) -> Response:
     """Receive a piece of one content."""
     _, _, state, _ = await _context(store, request)
-    sha256, data = request.path_params["sha256"], await request.body()
+    sha256 = request.path_params["sha256"]
     offset, size = (number_of(request, each) for each in ("offset", "size"))
-    have = await run_in_threadpool(state.receive, sha256, offset, size, data)
+    have = offset
+
+    async def write(piece: memoryview, at: int) -> None:
+        nonlocal have
+        if have == at:  # else only read: who still sends does not read the answer
+            have = await run_in_threadpool(state.receive, sha256, at, size, piece)
+
+    await written(request, offset, write)
     return JSONResponse({"have": have})
 
 
@@ -74,8 +82,7 @@ async def take_several(store: Store, request: Request) -> Response:
     """Receive small contents: a line of JSON, [[SHA-256, bytes], …], then the contents."""
     _, _, state, _ = await _context(store, request)
     data = await request.body()
-    with readable():
-        await run_in_threadpool(_take_all, state, data)
+    await run_in_threadpool(state.incoming.unpack, data)
     return Response(status_code=204)
 
 
@@ -165,18 +172,6 @@ async def _digests(request: Request) -> list[str]:
     if not isinstance(digests, list) or not all(isinstance(each, str) for each in digests):
         raise UsageError("contents must be a list of SHA-256", hint=_HINT)
     return [*dict.fromkeys(digests)]
-
-
-def _take_all(state: State, data: bytes) -> None:
-    head, _, rest = data.partition(b"\n")
-    at = 0
-    for sha256, size in parse(head):
-        piece = rest[at : at + size]
-        at += size
-        # If an interrupted upload left a part of it, send only the rest.
-        have = state.receive(sha256, 0, size, piece)
-        if have < size:
-            state.receive(sha256, have, size, piece[have:])
 
 
 def _piece(state: State, sha256: str, offset: int, size: int) -> bytes:

@@ -142,7 +142,11 @@ class WorkingFolders:
             raise Conflict("another attempt has the working folder", hint="leave")
         folder = f"torn/attempt-{row.record.attempt}/node-{node}"
         for path, _, entry in [_put(each, node) for each in report["puts"]]:
-            if entry is None or entry.what != "file" or state.received(entry.sha256) is not None:
+            if (
+                entry is None
+                or entry.what != "file"
+                or state.incoming.size(entry.sha256) is not None
+            ):
                 raise UsageError(f"the content of {path!r} is missing", hint="upload it first")
             target = self._jobs / row.name / folder / path.removeprefix(f"{own(node)}/{FILES}/")
             target.parent.mkdir(parents=True, exist_ok=True)

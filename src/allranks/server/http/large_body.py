@@ -7,13 +7,41 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from starlette.requests import ClientDisconnect, Request
 
 from allranks.http_limits.header_limits import CONNECTION, Patient, RequestParser
 
 SIZE = 2 << 20
+
+
+async def written(
+    request: Request, offset: int, write: Callable[[memoryview, int], Awaitable[None]]
+) -> None:
+    """Call ``write`` with each piece of the body and where it belongs, while the next one arrives;
+    at least once. Raises what ``write`` raises, once the whole body is read: who still sends does
+    not read the answer."""
+    at, failed = offset, list[Exception]()
+
+    async def attempt(piece: memoryview, at: int) -> None:
+        try:
+            await write(piece, at)
+        except Exception as error:
+            failed.append(error)
+
+    writing: Awaitable[None] | None = None
+    try:
+        async for piece in large_body(request):
+            if writing is not None:
+                await writing
+            if not failed:
+                writing = asyncio.create_task(attempt(piece, at))
+                at += len(piece)
+    finally:
+        await (writing or attempt(memoryview(b""), at))
+    if failed:
+        raise failed[0]
 
 
 async def large_body(request: Request) -> AsyncIterator[memoryview]:

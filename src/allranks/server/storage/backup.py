@@ -23,7 +23,7 @@ from allranks.folder_trees import LONGEST
 from allranks.server.storage import backup_archive
 from allranks.settings import Home, database, has_record
 from allranks.store import database_copy
-from allranks.store.files.incoming import PART
+from allranks.store.files.blobs import PART
 from allranks.store.files.state_folders import CONTENT, HEAD, NAMED, OF_JOBS, VERSIONS, State
 from allranks.store.files.trees import GOING, TEMPORARY_PREFIX
 from allranks.version import __version__

@@ -17,6 +17,7 @@ from allranks import folder_trees
 from allranks.errors import NotFound, UsageError
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+PART = ".part"
 # Bytes of a snapshot's manifest.
 _MOST = 16 << 20
 
@@ -36,6 +37,10 @@ class Blobs:
         if not _DIGEST.fullmatch(digest):
             raise UsageError(f"{digest!r} is not a SHA-256", hint="it has 64 hexadecimal digits")
         return f"{self._folder}/{digest[:2]}/{digest}"
+
+    def part(self, digest: str, number: str = "") -> Path:
+        """The path of a blob that is not complete; a ``number`` makes it another."""
+        return Path(f"{self.name(digest)}{number and f'.{number}'}{PART}")
 
     def has(self, digest: str) -> bool:
         return os.path.exists(self.name(digest))

@@ -1,8 +1,8 @@
-"""Blobs on their way: large ones piece by piece, small ones many at a time.
+"""Contents on their way, such as blobs: large ones piece by piece, small ones many at a time.
 
 A piece is written where the last one ended, so an upload that was cut goes on from there; nothing
-but the file itself says how far it is. The blob appears when its content matches its name. A part
-may begin under an early name, while its digest is not computed yet.
+but the file itself says how far it is. The content appears when it matches its name. The part of a
+blob may begin under an early name, while its digest is not computed yet.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ import os
 import secrets
 import threading
 from collections import OrderedDict, defaultdict
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from allranks.errors import Conflict, TooLarge, UsageError
 from allranks.store.files import same_data
 from allranks.store.files.blobs import Blobs
 
-PART = ".part"
 # Files that are open at a time, each with the hash of what it has; others are read again.
 _OPEN = 64
 # Pieces that are hashed at a time.
@@ -35,6 +34,18 @@ _MOST_HASHED = 1 << 30
 # The largest blob.
 _LARGEST = 1 << 44
 _ZEROS = bytes(1 << 20)
+# Its threads start when they are needed.
+_HASHING = ThreadPoolExecutor(_HASHES)
+
+
+class Place(Protocol):
+    """Where contents are. Both names raise UsageError for an invalid digest."""
+
+    def name(self, digest: str) -> str:
+        """The path of a complete one, which need not exist."""
+
+    def part(self, digest: str, number: str = "") -> Path:
+        """The path of one that is not complete; a ``number`` makes it another."""
 
 
 class _Part:
@@ -72,9 +83,9 @@ class _Part:
             self.size += len(zeros)
         os.ftruncate(self.file, self.size)
 
-    def write(self, data: bytes | bytearray | memoryview, hashing: Executor) -> None:
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         """Write and hash it at the same time. Raises OSError."""
-        hashed = hashing.submit(self.hash.update, data)
+        hashed = _HASHING.submit(self.hash.update, data)
         left = memoryview(data)
         try:
             while left:
@@ -88,25 +99,147 @@ class _Part:
 
 
 class Incoming:
+    """The contents that arrive at a place. Thread-safe."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._parts: OrderedDict[str, _Part] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def size(self, digest: str) -> int | None:
+        """The bytes of a content that are here; None if all are."""
+        if self._has(digest):
+            return None
+        try:
+            return os.stat(self._place.part(digest)).st_size
+        except FileNotFoundError:
+            return 0
+
+    def discard(self, digest: str) -> None:
+        """Remove the part of a content."""
+        with self._lock:
+            if (part := self._parts.pop(digest, None)) is not None:
+                part.is_gone = True
+            self._place.part(digest).unlink(missing_ok=True)
+
+    def write(
+        self,
+        digest: str,
+        offset: int,
+        data: bytes | bytearray | memoryview,
+        size: int,
+        *,
+        holes: bool = True,
+    ) -> bool:
+        """Write a piece of a content of ``size`` bytes; whether it is here, complete. With
+        ``holes`` zeros lie between the last piece and ``offset``.
+
+        Raises Conflict if another upload of the same has come further, and while there is more to
+        hash than one call does; UsageError for content that does not match, OSError.
+        """
+        if size > _LARGEST:
+            raise TooLarge(f"a file is limited to {_LARGEST >> 40} TiB", hint="split it")
+        while not self._has(digest):
+            part = self._opened(digest)
+            if part is None:
+                break
+            with part.lock:
+                if part.is_gone:  # another upload has completed it, or removed it
+                    continue
+                is_read = part.read()
+                fits = is_read and part.size <= offset <= offset + len(data) <= size
+                if fits and holes:
+                    part.fill(min(offset, part.size + _MOST_HASHED))
+                if not fits or part.size != offset:
+                    message = f"the content has {part.size} bytes, and this piece is from {offset}"
+                    raise Conflict(message, hint="ask how far it is, and go on from there")
+                part.write(data)
+                if part.size < size:
+                    return False
+                self._finish(digest, part)
+        return True
+
+    def unpack(self, body: bytes) -> None:
+        """Store many contents: a line of JSON, [[digest, size], …], then their bytes. Raises
+        UsageError."""
+        head, _, data = body.partition(b"\n")
+        at = len(head) + 1
+        try:
+            entries: list[Any] = json.loads(head)
+            sizes = [(str(digest), int(size)) for digest, size in entries]
+        except (ArithmeticError, RecursionError, TypeError, ValueError):
+            raise _malformed() from None
+        if any(size < 0 for _, size in sizes) or sum(size for _, size in sizes) != len(data):
+            raise _malformed()
+        view, made = memoryview(body), set[str]()
+        for digest, size in sizes:
+            self._store(digest, view[at : at + size], made)
+            at += size
+
+    def _store(self, digest: str, data: memoryview, made: set[str]) -> None:
+        path = self._place.name(digest)  # without pathlib, which takes longer than all else here
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise _differs(digest)
+        if os.path.exists(path):
+            return
+        beside = str(self._place.part(digest, secrets.token_hex(4)))
+        for folder in {os.path.dirname(path), os.path.dirname(beside)} - made:
+            os.makedirs(folder, 0o700, exist_ok=True)
+            made.add(folder)
+        try:
+            file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
+            try:
+                while data:
+                    data = data[os.write(file, data) :]
+            finally:
+                os.close(file)
+            os.replace(beside, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(beside)
+            raise
+
+    def _has(self, digest: str) -> bool:
+        return os.path.exists(self._place.name(digest))
+
+    def _opened(self, digest: str) -> _Part | None:
+        """None if the content is here: a piece that comes too late must not begin it again."""
+        with self._lock:
+            if self._has(digest):
+                return None
+            part, path = self._parts.get(digest), self._place.part(digest)
+            if part is None or part.is_gone or not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                part = self._parts[digest] = _Part(path)
+            self._parts.move_to_end(digest)
+            while len(self._parts) > _OPEN:
+                self._parts.popitem(last=False)
+            return part
+
+    def _finish(self, digest: str, part: _Part) -> None:
+        """Give the complete file its name. Raises UsageError if it is something else."""
+        path = self._place.part(digest)
+        with self._lock:
+            self._parts.pop(digest, None)
+            part.is_gone = True
+            if part.hash.hexdigest() != digest:
+                path.unlink(missing_ok=True)
+                raise _differs(digest)
+            os.fchmod(part.file, 0o444)
+            target = self._place.name(digest)
+            os.makedirs(os.path.dirname(target), 0o700, exist_ok=True)
+            path.replace(target)
+
+
+class IncomingBlobs(Incoming):
     """The blobs that arrive in a folder of blobs."""
 
     def __init__(self, blobs: Blobs) -> None:
+        super().__init__(blobs)
         self._blobs = blobs
-        self._parts: OrderedDict[str, _Part] = OrderedDict()
-        self._lock = threading.Lock()
-        self._hashing = ThreadPoolExecutor(_HASHES)
         # The large blobs that were here at the first question, and have come since.
         self._by_size: defaultdict[int, set[str]] | None = None
         self._walk = threading.Lock()
-
-    def size(self, digest: str) -> int | None:
-        """The bytes of a blob that are here; None if all are."""
-        if self._blobs.has(digest):
-            return None
-        try:
-            return os.stat(self._path(digest)).st_size
-        except FileNotFoundError:
-            return 0
 
     def may_have(self, size: int, sample: str) -> bool:
         """Whether a blob of this size has this sample (see ``same_data``), or too many may have."""
@@ -125,7 +258,7 @@ class Incoming:
     def adopt(self, digest: str, early: str) -> None:
         """Go on with what came under an early name as a part of this blob, unless some of that is
         here. Raises OSError."""
-        source, target = self._path(early), self._path(digest)
+        source, target = self._blobs.part(early), self._blobs.part(digest)
         with self._lock:
             if digest == early or not source.exists():
                 return
@@ -141,109 +274,10 @@ class Incoming:
                 part.is_gone = True
             source.unlink()
 
-    def write(
-        self, digest: str, offset: int, data: bytes | bytearray | memoryview, size: int
-    ) -> bool:
-        """Write a piece of a blob of ``size`` bytes; whether the blob is here, complete. What lies
-        between the last piece and ``offset`` is zeros.
-
-        Raises Conflict if another upload of the same has come further, and while there is more to
-        hash than one call does; UsageError for content that does not match, OSError.
-        """
-        if size > _LARGEST:
-            raise TooLarge(f"a file is limited to {_LARGEST >> 40} TiB", hint="split it")
-        while not self._blobs.has(digest):
-            part = self._opened(digest)
-            if part is None:
-                break
-            with part.lock:
-                if part.is_gone:  # another upload has completed it, or removed it
-                    continue
-                is_read = part.read()
-                fits = is_read and part.size <= offset <= offset + len(data) <= size
-                if fits:
-                    part.fill(min(offset, part.size + _MOST_HASHED))
-                if not fits or part.size != offset:
-                    message = f"the blob has {part.size} bytes, and this piece is from {offset}"
-                    raise Conflict(message, hint="ask how far it is, and go on from there")
-                part.write(data, self._hashing)
-                if part.size < size:
-                    return False
-                self._place(digest, part)
-        return True
-
-    def unpack(self, body: bytes) -> None:
-        """Store many blobs: a line of JSON, [[digest, size], …], then their bytes. Raises
-        UsageError."""
-        head, _, data = body.partition(b"\n")
-        at = len(head) + 1
-        try:
-            entries: list[Any] = json.loads(head)
-            sizes = [(str(digest), int(size)) for digest, size in entries]
-        except (ArithmeticError, RecursionError, TypeError, ValueError):
-            raise _malformed() from None
-        if any(size < 0 for _, size in sizes) or sum(size for _, size in sizes) != len(data):
-            raise _malformed()
-        view, made = memoryview(body), set[str]()
-        for digest, size in sizes:
-            self._store(digest, view[at : at + size], made)
-            at += size
-
-    def _store(self, digest: str, data: memoryview, made: set[str]) -> None:
-        path = self._blobs.name(digest)  # without pathlib, which takes longer than all else here
-        if hashlib.sha256(data).hexdigest() != digest:
-            raise _differs(digest)
-        if os.path.exists(path):
-            return
-        if (folder := os.path.dirname(path)) not in made:
-            os.makedirs(folder, exist_ok=True)
-            made.add(folder)
-        beside = f"{path}.{secrets.token_hex(4)}{PART}"
-        try:
-            file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
-            try:
-                while data:
-                    data = data[os.write(file, data) :]
-            finally:
-                os.close(file)
-            os.replace(beside, path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(beside)
-            raise
-
-    def _path(self, digest: str) -> Path:
-        path = self._blobs.path(digest)
-        return path.with_name(f"{digest}{PART}")
-
-    def _opened(self, digest: str) -> _Part | None:
-        """None if the blob is here: a piece that comes too late must not begin it again."""
-        with self._lock:
-            if self._blobs.has(digest):
-                return None
-            part = self._parts.get(digest)
-            if part is None or part.is_gone or not self._path(digest).exists():
-                path = self._path(digest)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                part = self._parts[digest] = _Part(path)
-            self._parts.move_to_end(digest)
-            while len(self._parts) > _OPEN:
-                self._parts.popitem(last=False)
-            return part
-
-    def _place(self, digest: str, part: _Part) -> None:
-        """Give the complete file its name. Raises UsageError if it is something else."""
-        path = self._path(digest)
-        with self._lock:
-            self._parts.pop(digest, None)
-            part.is_gone = True
-            if part.hash.hexdigest() != digest:
-                path.unlink(missing_ok=True)
-                raise _differs(digest)
-            os.fchmod(part.file, 0o444)
-            path.replace(self._blobs.path(digest))
-            if self._by_size is not None and part.size >= same_data.SAMPLED:
-                self._by_size[part.size].add(digest)
+    def _finish(self, digest: str, part: _Part) -> None:
+        super()._finish(digest, part)
+        if self._by_size is not None and part.size >= same_data.SAMPLED:
+            self._by_size[part.size].add(digest)
 
 
 def _malformed() -> UsageError:

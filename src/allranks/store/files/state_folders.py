@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 from allranks.core.data import state_manifest as manifests
 from allranks.core.data import state_versions
 from allranks.core.data.state_manifest import Entries, Entry
-from allranks.errors import MissingCode, NotFound, UsageError
+from allranks.errors import Conflict, MissingCode, NotFound, UsageError
+from allranks.store.files.incoming import Incoming
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 # Folders of named states, and of jobs' own states.
@@ -74,10 +75,22 @@ class Commit(NamedTuple):
     entries: Entries
 
 
-class _Incoming(NamedTuple):
-    lock: threading.Lock
-    hash: Any
-    sizes: list[int]
+class _Contents(NamedTuple):
+    """Where the contents of a state are, see ``incoming.Place``."""
+
+    folder: Path
+
+    def name(self, digest: str) -> str:
+        return f"{self.folder}/{CONTENT}/{_checked(digest)}"
+
+    def part(self, digest: str, number: str = "") -> Path:
+        return Path(f"{self.folder}/{INCOMING}/{_checked(digest)}{number and f'.{number}'}")
+
+
+def _checked(digest: str) -> str:
+    if not _DIGEST.fullmatch(digest):
+        raise UsageError(f"{digest!r} is not a SHA-256", hint="it has 64 hexadecimal digits")
+    return digest
 
 
 class State:
@@ -89,7 +102,9 @@ class State:
         self._revision = 0
         self._entries: dict[str, Entry] | None = None
         self._versions: list[Version] | None = None
-        self._incoming: dict[str, _Incoming] = {}
+        self._contents = _Contents(folder)
+        # Made when something comes: most states of a server get nothing.
+        self._incoming: Incoming | None = None
 
     @property
     def revision(self) -> int:
@@ -107,66 +122,27 @@ class State:
 
     def content(self, sha256: str) -> Path:
         """The path of a content. Raises UsageError for an invalid hash."""
-        return self._below(CONTENT, sha256)
+        return Path(self._contents.name(sha256))
 
-    def received(self, sha256: str) -> int | None:
-        """How many bytes of a content have been received; None if it is complete."""
-        # Without pathlib, which takes longer than all else here: a node asks for many at once.
-        if os.path.exists(self._name(CONTENT, sha256)):
-            return None
-        with contextlib.suppress(FileNotFoundError):
-            return os.stat(self._name(INCOMING, sha256)).st_size
-        return 0
+    @property
+    def incoming(self) -> Incoming:
+        """What arrives of contents."""
+        with self._lock:
+            self._incoming = self._incoming or Incoming(self._contents)
+            return self._incoming
 
-    def receive(self, sha256: str, offset: int, size: int, data: bytes) -> int:
+    def receive(self, sha256: str, offset: int, size: int, data: bytes | memoryview) -> int:
         """Add a piece of a content of ``size`` bytes. Returns the bytes received, from which the
         sender continues. Raises UsageError if the complete content does not match its hash."""
-        destination = self.content(sha256)
-        while not destination.exists():
-            with self._lock:
-                fresh = _Incoming(threading.Lock(), hashlib.sha256(), [0])
-                incoming = self._incoming.setdefault(sha256, fresh)
-            with incoming.lock:
-                # Another thread may have completed or discarded it while we waited for the lock.
-                if self._incoming.get(sha256) is incoming:
-                    return self._add(incoming, sha256, offset, size, data)
-        return size
-
-    def _add(self, incoming: _Incoming, sha256: str, offset: int, size: int, data: bytes) -> int:
-        path = self._below(INCOMING, sha256)
-        destination = self.content(sha256)
-        if not incoming.sizes[0]:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            path.touch()
-            with path.open("rb") as file:  # left by a server that was killed
-                while piece := file.read(1 << 20):
-                    incoming.hash.update(piece)
-                    incoming.sizes[0] += len(piece)
-        if offset != incoming.sizes[0]:
-            return incoming.sizes[0]
+        incoming = self.incoming
         try:
-            with path.open("r+b") as file:
-                file.seek(offset)
-                file.write(data)
+            with contextlib.suppress(Conflict):  # it goes on elsewhere
+                incoming.write(sha256, offset, data, size, holes=False)
         except OSError:
-            # Discard what a full disk has taken of it.
-            path.unlink(missing_ok=True)
-            self._incoming.pop(sha256, None)
+            incoming.discard(sha256)  # what a full disk has taken of it
             raise
-        incoming.hash.update(data)
-        incoming.sizes[0] += len(data)
-        if incoming.sizes[0] < size:
-            return incoming.sizes[0]
-        try:
-            if incoming.sizes[0] != size or incoming.hash.hexdigest() != sha256:
-                path.unlink()
-                raise UsageError(f"content does not match {sha256}", hint="upload it again")
-            path.chmod(0o444)
-            destination.parent.mkdir(exist_ok=True)
-            path.rename(destination)
-        finally:
-            self._incoming.pop(sha256, None)
-        return size
+        have = incoming.size(sha256)
+        return size if have is None else have
 
     # ------------------------------------------------------------ the manifest
 
@@ -285,7 +261,7 @@ class State:
         """Free memory; everything is read from disk again when needed."""
         with self._lock:
             self._entries = self._versions = None
-            self._incoming.clear()
+            self._incoming = None
 
     def delete(self) -> None:
         """Delete the state with all versions, atomically."""
@@ -319,14 +295,6 @@ class State:
         return None
 
     # ------------------------------------------------------------ inside
-
-    def _below(self, kind: str, sha256: str) -> Path:
-        return Path(self._name(kind, sha256))
-
-    def _name(self, kind: str, sha256: str) -> str:
-        if not _DIGEST.fullmatch(sha256):
-            raise UsageError(f"{sha256!r} is not a SHA-256", hint="it has 64 hexadecimal digits")
-        return f"{self.folder}/{kind}/{sha256}"
 
     def _read(self) -> dict[str, Entry]:
         if self._entries is None:

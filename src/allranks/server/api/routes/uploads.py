@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import json
 import os
 import secrets
 import shutil
-from collections.abc import Awaitable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +21,7 @@ from allranks.server.arguments import BODY
 from allranks.server.assets.datastores import DEFAULT
 from allranks.server.dependencies import ServicesDep
 from allranks.server.http.content import Content
-from allranks.server.http.large_body import large_body
+from allranks.server.http.large_body import written
 from allranks.server.http.request_limits import FEW, Count
 from allranks.store.files import same_data
 
@@ -60,27 +58,13 @@ async def write_part(
 ) -> WrittenPart:
     """Write the next piece of a blob of ``size`` bytes. Before it may be zeros that are not sent.
     409 if another upload of the same blob has come further."""
-    complete, at, failed = False, offset, None
+    complete = False
 
     async def write(piece: memoryview, at: int) -> None:
-        nonlocal complete, failed
-        try:
-            complete = await run_in_threadpool(services.incoming.write, digest, at, piece, size)
-        except Exception as error:
-            failed = error
+        nonlocal complete
+        complete = await run_in_threadpool(services.incoming.write, digest, at, piece, size)
 
-    writing: Awaitable[None] | None = None
-    try:
-        async for piece in large_body(request):
-            if writing is not None:
-                await writing
-            if failed is None:  # else only read: who still sends does not read the answer
-                writing = asyncio.create_task(write(piece, at))
-                at += len(piece)
-    finally:
-        await (writing or write(memoryview(b""), at))
-    if failed is not None:
-        raise failed
+    await written(request, offset, write)
     return {"complete": complete}
 
 

@@ -1,0 +1,72 @@
+"""Units of work that several threads share, such as contents to send over a few connections."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Generic, Protocol, TypeVar
+
+CONNECTIONS = 4
+# The interval of progress reports, and the time for connections to stop.
+_BEAT, _END = 0.1, 2.0
+
+Unit = TypeVar("Unit", contravariant=True)
+
+
+class Interrupted(Exception):
+    """The work was interrupted, or failed in another thread."""
+
+
+class Worker(Protocol[Unit]):
+    """Does units of work in a thread of its own. Raises Interrupted and AllranksError."""
+
+    def do(self, unit: Unit) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Shared(Generic[Unit]):
+    """Units of work that several workers take."""
+
+    def __init__(self, units: Iterable[Unit], stop: threading.Event) -> None:
+        self._units, self._stop = deque(units), stop
+        self._failed: list[BaseException] = []
+
+    def run(self, worker: Callable[[], Worker[Unit]], progress: Callable[[], None]) -> None:
+        """Do all units. Raises the first error, and KeyboardInterrupt at once."""
+        # Daemon threads: one that waits for a silent server does not block the exit.
+        count = min(CONNECTIONS, len(self._units))
+        threads = [
+            threading.Thread(target=self._work, args=[worker], daemon=True) for _ in range(count)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                while thread.is_alive() and not self._stop.is_set():
+                    progress()
+                    thread.join(_BEAT)
+        finally:
+            self._stop.set()
+            for thread in threads:
+                thread.join(_END / len(threads))
+        if self._failed:
+            raise self._failed[0]
+
+    def _work(self, worker: Callable[[], Worker[Unit]]) -> None:
+        own = worker()
+        try:
+            while not self._stop.is_set() and self._units:
+                try:
+                    unit = self._units.popleft()
+                except IndexError:  # another thread took the last one
+                    return
+                own.do(unit)
+        except Interrupted:
+            pass
+        except BaseException as error:
+            self._failed.append(error)
+            self._stop.set()
+        finally:
+            own.close()
