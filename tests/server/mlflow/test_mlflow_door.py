@@ -11,6 +11,7 @@ import pytest
 
 from allranks.server.api.routes.mlflow import Proxy
 from allranks.server.auth.identity import Auth
+from allranks.server.auth.roles import Person, Role
 from allranks.server.http.host_header_check import HostNames
 from allranks.settings import Home
 
@@ -72,3 +73,43 @@ def test_an_agents_token_is_none_of_its_ranks(auth: Auth, people: bool) -> None:
 def test_strangers_names_and_pages_are_refused(auth: Auth, headers: dict[str, str]) -> None:
     token = auth.rank_token("j", 1)
     assert asked(auth, token, people=True, **headers).status_code == 403
+
+
+# MLflow's server is not there: whoever is let through to it is answered with this.
+REACHED = 503
+
+
+@pytest.mark.parametrize("path", ["experiments/create", "%65xperiments/create"])
+@pytest.mark.parametrize("key", ["artifact_location", "artifactLocation"])
+def test_members_do_not_choose_where_mlflows_server_has_files(path: str, key: str) -> None:
+    """It has the rights of this server's user, and its keys of clouds."""
+
+    async def ready() -> str:
+        return "/nowhere"
+
+    child = SimpleNamespace(ready=ready, lost=lambda: None)
+    tracking = SimpleNamespace(child=child, mirror=SimpleNamespace(passed=True))
+
+    def status(role: Role, content: bytes) -> int:
+        auth = SimpleNamespace(person=lambda _: Person("ann", role))
+        names = ("records", "points", "annotations", "wakeups", "models")
+        of: Any = SimpleNamespace(
+            auth=auth, host_names=HostNames(), tracking=tracking, **dict.fromkeys(names)
+        )
+
+        async def ask() -> httpx.Response:
+            transport = httpx.ASGITransport(Proxy(of))
+            async with httpx.AsyncClient(
+                transport=transport, base_url="http://127.0.0.1:7"
+            ) as client:
+                return await client.post(f"/mlflow/api/2.0/mlflow/{path}", content=content)
+
+        return asyncio.run(ask()).status_code
+
+    for place in ("/etc", "..", "s3://b/k"):
+        content = json.dumps({"name": "e", key: place}).encode()
+        assert status(Role.MEMBER, content) == 403
+        assert status(Role.ADMIN, content) == REACHED
+    assert status(Role.MEMBER, b'{"name": "e"}') == REACHED
+    for content in (b"[" * 60_000, b'"{}"'):
+        assert status(Role.MEMBER, content) == 400

@@ -12,6 +12,7 @@ from allranks.server.mlflow.rules import (
     headers,
     judge,
     metrics,
+    names_place,
     translated,
     under,
 )
@@ -145,8 +146,6 @@ def test_a_logged_model_and_a_trace_are_looked_up() -> None:
     assert asked("traces/tr-1/tags", {}, "PATCH").traces == {"tr-1"}
     linked = asked("traces/link-to-run", {"trace_ids": ["tr-1", "tr-2"], "run_id": OURS})
     assert (linked.runs, linked.traces) == ({RUN}, {"tr-1", "tr-2"})
-    forged = {"tags": [{"key": "allranks.run", "value": OURS}]}
-    assert asked("logged-models/m-1/tags", forged, "PATCH").refused
 
 
 def test_what_is_made_is_of_the_jobs_experiment_and_marked() -> None:
@@ -162,6 +161,37 @@ def test_what_is_made_is_of_the_jobs_experiment_and_marked() -> None:
     assert info["trace_location"]["mlflow_experiment"] == {"experiment_id": "7"}
     assert info["trace_metadata"] == {"a": "b", "allranks.run": OURS}
     assert found.traces == {"tr-1"}
+
+
+def test_no_job_passes_what_is_its_own_off_as_anothers() -> None:
+    """By these tags this server finds the run, model and trace of a job."""
+    forged = [{"key": key, "value": OTHER} for key in ("allranks.run", "allranks.main")]
+    assert asked("logged-models/m-1/tags", {"tags": forged}, "PATCH").refused
+    assert asked("runs/log-batch", {"run_id": OURS, "tags": forged}).refused
+    assert asked("runs/set-tag", {"run_id": OURS, **forged[0]}).refused
+    assert asked("runs/delete-tag", {"run_id": OURS, "key": "allranks.job"}).refused
+    assert asked("traces/tr-1", {"request_metadata": forged}, "PATCH").refused
+    own = {"key": "allranks.run", "value": OURS}
+    for call in ("runs/create", "logged-models"):
+        made = asked(call, {"tags": [*forged, {"key": "a", "value": "b"}]}).request.body["tags"]
+        assert made == [{"key": "a", "value": "b"}, own, {"key": "allranks.job", "value": "j"}]
+    assert asked("traces", {"request_metadata": forged}).request.body["request_metadata"] == [own]
+
+
+FOREIGN = ("/etc", "..", "prompt-template/..", "file:///etc", "s3://b/k", "mlflow-artifacts://h/x")
+
+
+def test_only_what_runs_logged_becomes_a_version_of_a_model() -> None:
+    for place in ("", "mlflow-artifacts:/7/x", "runs:/r/m", "models:/m-1", "prompt-template"):
+        assert not asked("model-versions/create", {"name": "n", "source": place}).refused
+    for place in FOREIGN:
+        assert asked("model-versions/create", {"name": "n", "source": place}).refused
+    assert names_place("/ajax-api/2.0/mlflow/%65xperiments/create/")
+
+
+def test_a_body_of_deep_lists_is_no_json() -> None:
+    with pytest.raises(ValueError, match="too deep"):
+        translated(Request("POST", API + "runs/log-batch"), JOB, b"[" * 60_000)
 
 
 def test_spans_are_of_the_jobs_experiment() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode
 
@@ -73,6 +74,15 @@ _TRACE = re.compile(
 _RUN = ("run_id", "run_uuid", "runId", "runUuid", "source_run_id", "sourceRunId")
 _EXPERIMENT = ("experiment_id", "experimentId")
 _MODEL_ID, _TRACE_ID = ("model_id", "modelId"), ("trace_id", "traceId", "request_id", "requestId")
+# Calls that say where MLflow's server keeps or finds files, with the names of those keys; and the
+# places that are no files or hosts which it would reach with its own rights.
+_PLACES = {
+    "experiments/create": ("artifact_location", "artifactLocation"),
+    "model-versions/create": ("source",),
+}
+_KEPT = re.compile(r"(?:mlflow-artifacts|runs|models):/(?!/).*|prompt-template", re.DOTALL)
+# How the tags begin by which this server knows runs, models and traces.
+_MARK = "allranks."
 # Headers that select an experiment, run or workspace.
 _EXPERIMENT_HEADER = b"x-mlflow-experiment-id"
 _HEADERS = (_EXPERIMENT_HEADER, b"x-mlflow-run-id", b"x-mlflow-workspace")
@@ -144,6 +154,18 @@ def judge(request: Request, job: Job) -> Verdict:
     return _called(request, job, call[1].strip("/"))
 
 
+def names_place(path: str) -> bool:
+    """Whether the body of a call to this path may say where MLflow's server has files."""
+    call = _CALL.fullmatch(unquote(path))
+    return call is not None and call[1].strip("/") in _PLACES
+
+
+def is_foreign_place(body: Mapping[str, Any]) -> bool:
+    """Whether the body names files elsewhere than MLflow's server keeps those of runs."""
+    places = _values(body, tuple(chain(*_PLACES.values())))
+    return any(place and not _KEPT.fullmatch(place) for place in places)
+
+
 def metrics(request: Request) -> list[dict[str, Any]]:
     """The metrics that a request logs: each with key, value, step and timestamp (ms)."""
     call, body = _CALL.fullmatch(request.path), request.body
@@ -187,8 +209,17 @@ def translated(request: Request, job: Job, data: bytes | None) -> Request:
     path, query = (text.replace(job.ours, job.run) for text in (request.path, request.query))
     if data is None:
         return Request(request.method, path, query)
-    body = json.loads(data.replace(job.ours.encode(), job.run.encode()) or b"{}")
-    return Request(request.method, path, query, body)
+    return Request(
+        request.method, path, query, parse(data.replace(job.ours.encode(), job.run.encode()))
+    )
+
+
+def parse(data: bytes) -> Any:
+    """The JSON value of a body. Raises ValueError."""
+    try:
+        return json.loads(data or b"{}")
+    except RecursionError:
+        raise ValueError("it nests too deep") from None
 
 
 def headers(sent: Sequence[tuple[bytes, bytes]], job: Job) -> list[tuple[bytes, bytes]]:
@@ -211,12 +242,17 @@ def _called(request: Request, job: Job, call: str) -> Verdict:
     if request.method == "POST" and _POST_READS.fullmatch(call):
         return Verdict(request)
     topic, _, rest = call.partition("/")
+    makes = call in ("logged-models", "runs/create", "traces")  # marked anew below
+    if not makes and _marks(request.body):
+        return Verdict(request, refused=f"the tags {_MARK}… are this server's")
     if topic == "runs" and request.method == "POST":
         return _run_changed(request, job, rest, refused)
     line = f"{request.method} {call}"
     if line == "POST experiments/set-experiment-tag":
         mine = set(_values(request.body, _EXPERIMENT)) == {job.experiment_id}
         return Verdict(request, refused="" if mine else "the experiment is not the job's")
+    if names_place(request.path) and is_foreign_place(request.body):
+        return Verdict(request, refused="a model must be of a run, or a logged one")
     if _REGISTRY.fullmatch(line):
         return Verdict(request, _named(request, _RUN), models=_named(request, _MODEL_ID))
     if topic == "logged-models":
@@ -238,7 +274,7 @@ def _run_changed(request: Request, job: Job, what: str, refused: Verdict) -> Ver
 
 
 def _new_run(request: Request, job: Job) -> Verdict:
-    tags = _entries(request.body.get("tags"))
+    tags = _unmarked(request.body.get("tags"))
     tags += [{"key": RUN_TAG, "value": job.ours}, {"key": JOB_TAG, "value": job.name}]
     body = {k: v for k, v in request.body.items() if k not in _EXPERIMENT}
     body |= {"experiment_id": job.experiment_id, "tags": tags}
@@ -249,13 +285,13 @@ def _new_run(request: Request, job: Job) -> Verdict:
 def _model_changed(request: Request, job: Job, line: str, refused: Verdict) -> Verdict:
     """A logged model belongs to the job of its run or, without a run, of its tag."""
     if line == "POST logged-models":
-        tags = _entries(request.body.get("tags"))
+        tags = _unmarked(request.body.get("tags"))
         tags += [{"key": RUN_TAG, "value": job.ours}, {"key": JOB_TAG, "value": job.name}]
         body = {k: v for k, v in request.body.items() if k not in _EXPERIMENT}
         body |= {"experiment_id": job.experiment_id, "tags": tags}
         return Verdict(request._replace(body=body), _named(request, _RUN))
     match = _MODEL.fullmatch(line) or _MODEL_TAG.fullmatch(line)
-    if match is None or _marks(request.body.get("tags")):
+    if match is None:
         return refused
     models = {group for group in match.groups() if group} | _named(request, _MODEL_ID)
     return Verdict(request, models=frozenset(models))
@@ -279,7 +315,7 @@ def _trace_changed(request: Request, job: Job, line: str, refused: Verdict) -> V
 def _new_trace(request: Request, job: Job, refused: Verdict) -> Verdict:
     body = request.body
     if request.path.endswith("/2.0/mlflow/traces"):
-        metadata = _entries(body.get("request_metadata"))
+        metadata = _unmarked(body.get("request_metadata"))
         metadata += [{"key": RUN_TAG, "value": job.ours}]
         made = {**_without(body, (*_EXPERIMENT, "requestMetadata")), "request_metadata": metadata}
         return Verdict(request._replace(body={**made, "experiment_id": job.experiment_id}))
@@ -298,9 +334,15 @@ def _new_trace(request: Request, job: Job, refused: Verdict) -> Verdict:
     return Verdict(request._replace(body={"trace": {"trace_info": info}}), traces=traces)
 
 
-def _marks(tags: Any) -> bool:
-    """Whether the tags include the one that marks the owner."""
-    return any(each.get("key") == RUN_TAG for each in _entries(tags))
+def _marks(body: Mapping[str, Any]) -> bool:
+    """Whether the call would set or remove tags that mark an owner."""
+    lists = (body.get(name) for name in ("tags", "request_metadata", "requestMetadata"))
+    entries = [body, *(entry for several in lists for entry in _entries(several))]
+    return any(str(entry.get("key")).startswith(_MARK) for entry in entries)
+
+
+def _unmarked(value: Any) -> list[dict[str, Any]]:
+    return [entry for entry in _entries(value) if not str(entry.get("key")).startswith(_MARK)]
 
 
 def _written(request: Request, job: Job, path: list[str]) -> Verdict:

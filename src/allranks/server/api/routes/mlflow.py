@@ -125,6 +125,8 @@ class Proxy:
                     "PERMISSION_DENIED",
                     f"{who.name} has the role reader, which may not change anything",
                 )
+            if who.role < Role.ADMIN and rules.names_place(path):
+                request = request._replace(body=await _kept_place(receive))
             await self._caught_up()
             if rules.registers(request):
                 await self._register(None, socket, request, headers, receive, send)
@@ -366,6 +368,21 @@ async def _body(receive: Messages) -> AsyncIterator[bytes]:
 
 async def _once(data: bytes) -> AsyncIterator[bytes]:
     yield data
+
+
+async def _kept_place(receive: Messages) -> dict[str, Any]:
+    """The body of a call, unless it sends MLflow's server, which has this server's rights, to other
+    files or hosts. Raises Refusal."""
+    try:
+        body = await run_in_threadpool(rules.parse, await _read(receive))
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        raise Refusal(400, "BAD_REQUEST", "the body must be a JSON object")
+    if rules.is_foreign_place(body):
+        message = "only admins choose where MLflow's server keeps or finds files: leave it out"
+        raise Refusal(403, "PERMISSION_DENIED", message)
+    return body
 
 
 async def _read(receive: Messages) -> bytes:
