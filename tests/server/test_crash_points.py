@@ -20,6 +20,7 @@ from allranks.core.plan import Gang, Plan, Rules, Task
 from allranks.engines.base import GangStatus, Handle
 from allranks.events import FROM_AGENTS, Event, Kind
 from allranks.server.assets.state_folders import States
+from allranks.server.ending.endings import Endings
 from allranks.server.loop.heartbeats import Heartbeats
 from allranks.server.loop.reconcile import Loop
 from allranks.server.loop.wakeups import Wakeups
@@ -172,7 +173,8 @@ class Server:
                 set_aside=lambda *_, **__: None, drop_sent=lambda name: None
             ),
         )
-        self.loop = Loop(SimpleNamespace(kind="fake"), shared)  # type: ignore[arg-type]
+        self.endings = Endings(home, self.records, shared.data, shared.working_folders)
+        self.loop = Loop(SimpleNamespace(kind="fake"), shared, self.endings)  # type: ignore[arg-type]
 
     def changes(self, _: Any, __: Any, statement: str, *___: Any) -> None:
         if statement.startswith(("INSERT", "UPDATE", "DELETE")):
@@ -187,6 +189,8 @@ class Server:
         self.loop._statuses.poll(rows)
         for row in rows:
             self.loop._advance(self.records.get(row.name))
+        self.endings.look(set())
+        self.loop._take_outcomes()
         self.loop._clean()
         job = self.records.get("j").record
         for agents in list(self.world.gangs.values()):

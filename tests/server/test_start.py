@@ -15,7 +15,7 @@ OURS = [
     *("engines.slurm", "engines.ray", "engines.kubernetes", "server.storage", "spec.yaml"),
     *("server.parents.sweep", "server.parents.pipeline", "spec.sweep", "spec.pipeline"),
     *("core.diagnosis.explain", "core.schedule", "core.insights", "server.jobs.explain"),
-    *("server.jobs.failure", "server.api.openapi", "sdk", "cli", "agent.monitoring"),
+    *("server.ending.failure", "server.api.openapi", "sdk", "cli", "agent.monitoring"),
 ]
 START = "import allranks.server.__main__, allranks.server.app, allranks.http_limits.server"
 

@@ -23,10 +23,13 @@ class ComputeRow(NamedTuple):
 
 
 class Computes:
+    """``changes`` counts what this process has changed: only the server of a home does."""
+
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._reading = engine.execution_options(read_only=True)
         self._settings = Settings(engine)
+        self.changes = 0
 
     def list(self) -> list[ComputeRow]:
         query = select(_computes).order_by(_computes.c.name)
@@ -46,6 +49,7 @@ class Computes:
         with self._engine.begin() as connection:
             values = {"name": name, "spec": dict(spec), "created_at": time.time()}
             connection.execute(insert(_computes).values(**values))
+        self.changes += 1
 
     def put(self, name: str, spec: Mapping[str, Any]) -> None:
         """Add or replace a compute."""
@@ -55,6 +59,7 @@ class Computes:
             if not done.rowcount:
                 values = {"name": name, "spec": dict(spec), "created_at": time.time()}
                 connection.execute(insert(_computes).values(**values))
+        self.changes += 1
 
     def delete(self, name: str) -> None:
         """Delete a compute and its aliases. Raises NotFound."""
@@ -89,3 +94,4 @@ class Computes:
             self._settings.change(_MAP, dict(names))
         if default is not None:
             self._settings.set(_DEFAULT, default)
+        self.changes += 1

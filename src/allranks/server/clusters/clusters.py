@@ -26,7 +26,6 @@ from allranks.spec.compute import Compute
 from allranks.spec.fields.problems import nearest
 from allranks.spec.job import CommandJob
 from allranks.store.computes import Computes
-from allranks.store.key_values import remembered
 
 # Compute names in Azure ML examples; they mean the default compute unless mapped otherwise.
 STAND_FOR_DEFAULT = ("cpu-cluster", "gpu-cluster", "serverless")
@@ -86,6 +85,7 @@ class Clusters:
     ) -> None:
         self._home, self._computes, self.kinds = home, computes, kinds
         self._own = own or {}
+        self._read: tuple[int, KnownComputes] | None = None
         self._engines: dict[Cluster, Target] = {}
         self._lock = threading.Lock()
         self.host_gpus = HostGpus()
@@ -98,8 +98,11 @@ class Clusters:
                 self._have.setdefault(option.name, []).append(kind.name)
 
     def known(self) -> KnownComputes:
-        """The computes, default and mapped names, read once."""
-        return remembered((id(self), "known"), self._known)
+        """The computes, default and mapped names, read once for each change of them."""
+        changes = -1 if self._computes is None else self._computes.changes
+        if self._read is None or self._read[0] != changes:
+            self._read = changes, self._known()
+        return self._read[1]
 
     def _known(self) -> KnownComputes:
         builtin = Compute(name=self.first, type=self.first, description=self.kinds[self.first].help)

@@ -1,4 +1,4 @@
-"""Views of a job: its JSON, result, failure explanation, comparison and registered models.
+"""Views of a job: its JSON, failure explanation, comparison and registered models.
 
 Imports `server.assets`, `server.auth`.
 """

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from allranks.errors import AllranksError
 from allranks.server.assets.node_files import files_of
 from allranks.server.clusters.clusters import Cluster
+from allranks.server.ending.endings import Endings
 from allranks.server.loop.loop_services import LoopServices
 from allranks.server.loop.reconcile import Loop
 from allranks.server.loop.subscriptions import Change
@@ -27,11 +28,15 @@ class Loops:
     def __init__(self, services: LoopServices) -> None:
         self._services = services
         self._records, self._clusters = services.records, services.clusters
+        self._endings = Endings(
+            services.home, services.records, services.data, services.working_folders
+        )
         self._loops: dict[Cluster, Loop] = {}
         self._lock = threading.Lock()
 
     def start(self) -> None:
         """Resume every live job, and clean up gangs of this machine that no live job owns."""
+        self._endings.start()
         live = self._records.live()
         kept = {name for row in live for name in (row.key, files_of(row.name))}
         # Listed before any loop can start a new gang.
@@ -50,12 +55,12 @@ class Loops:
     def stop(self) -> None:
         with self._lock:
             loops = list(self._loops.values())
-        for loop in loops:
-            loop.end()
+        for worker in (*loops, self._endings):
+            worker.end()
         # A loop that waits for a cluster is abandoned: its step is repeated after the next start.
         until = time.monotonic() + _STOP_TIMEOUT
-        for loop in loops:
-            loop.join(until - time.monotonic())
+        for worker in (*loops, self._endings):
+            worker.join(until - time.monotonic())
 
     def wake(self, name: str) -> None:
         """Advance the job now, and wake everyone who waits for news of it."""
@@ -69,6 +74,6 @@ class Loops:
     def _loop_for(self, cluster: Cluster, leftovers: Sequence[str] = ()) -> Loop:
         with self._lock:
             if cluster not in self._loops:
-                self._loops[cluster] = Loop(cluster, self._services, leftovers)
+                self._loops[cluster] = Loop(cluster, self._services, self._endings, leftovers)
                 self._loops[cluster].start()
             return self._loops[cluster]

@@ -7,12 +7,11 @@ once for all gangs and advances every live job.
 
 from __future__ import annotations
 
-import functools
 import logging
+import queue
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from allranks import clock, disk_space, folder_trees
 from allranks.agent.lifecycle.unsaved import is_kept
@@ -24,9 +23,8 @@ from allranks.engines.base import GangStatus, Handle, NotYet, QueueFull
 from allranks.errors import AllranksError, Refused
 from allranks.events import LEFTOVERS, Event, Kind
 from allranks.server.clusters.clusters import Cluster, KnownComputes
+from allranks.server.ending.endings import Ending, Endings, Outcome
 from allranks.server.jobs.first_steps import resumed_apart
-from allranks.server.jobs.output_assets import register
-from allranks.server.jobs.result import result_of
 from allranks.server.loop import progress
 from allranks.server.loop.dead_agent_files import collect
 from allranks.server.loop.gang_statuses import GangStatuses, handle_of
@@ -35,7 +33,7 @@ from allranks.server.loop.retries import Retries
 from allranks.server.loop.submissions import Submissions
 from allranks.server.loop.subscriptions import Change
 from allranks.server.worker import Worker
-from allranks.statuses import TERMINAL, GangState, JobStatus
+from allranks.statuses import TERMINAL, GangState
 from allranks.store.jobs.job_rows import COMMAND, JobRow
 
 log = logging.getLogger("allranks.loop")
@@ -45,11 +43,16 @@ class Loop(Worker):
     """Drives the jobs of one cluster."""
 
     def __init__(
-        self, cluster: Cluster, services: LoopServices, leftovers: Sequence[str] = ()
+        self,
+        cluster: Cluster,
+        services: LoopServices,
+        endings: Endings,
+        leftovers: Sequence[str] = (),
     ) -> None:
         super().__init__(f"loop {cluster.kind}", retry=services.clocks.tick)
         self._cluster, self._clusters = cluster, services.clusters
         self._leftovers = leftovers
+        self._endings = endings
         self._engine = services.clusters.engine(cluster)
         self._services = services
         self._home, self._records, self._clocks = services.home, services.records, services.clocks
@@ -61,6 +64,9 @@ class Loop(Worker):
         self._in_order = False
         self._statuses = GangStatuses(self._engine, cluster.kind, services)
         self._next_tick = 0.0
+        # Names of jobs that are being ended, and what came of it.
+        self._ending: set[str] = set()
+        self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self._to_clean: list[JobRow] = []
         # Versions of jobs that wait in the queue, with which nothing was due.
         self._waiting: dict[str, int] = {}
@@ -75,6 +81,7 @@ class Loop(Worker):
     def look(self, names: set[str]) -> float | None:
         if names:
             self._statuses.hurry()
+        self._take_outcomes()
         live = True  # assumed until the next tick
         if names and time.monotonic() < self._next_tick:
             for name in names:
@@ -105,6 +112,7 @@ class Loop(Worker):
         return bool(rows)
 
     def finish(self) -> None:
+        self._take_outcomes()
         self._clean()
 
     def _advance_or_log(self, row: JobRow) -> None:
@@ -138,7 +146,7 @@ class Loop(Worker):
 
     def _advance(self, row: JobRow) -> None:
         """Take every step that is due."""
-        while row.record.status not in TERMINAL:
+        while row.record.status not in TERMINAL and row.name not in self._ending:
             step = decide.decide(row.record, row.plan.rules, self._clock(row))
             if step is not None and step.event is Kind.RELAUNCHED:
                 step = self._relaunch(row, step)
@@ -152,6 +160,9 @@ class Loop(Worker):
                 why := self._states.waits(row) or self._submissions.waits(row, self._in_order)
             ):
                 self._statuses.record(row, GangStatus(GangState.UNKNOWN, why))
+                return
+            if step.event is Kind.FINISHED:
+                self._end(row, row, [])
                 return
             if not self._execute(row, step):
                 return
@@ -174,9 +185,13 @@ class Loop(Worker):
         return judged._replace(data={**judged.data, "left": now.pack()})
 
     def _execute(self, row: JobRow, step: Step) -> bool:
-        """Perform the step's effect, then record it; False if the effect failed and is retried."""
+        """Perform the step's effect, then record it; False if the effect failed and is retried, or
+        the job ends with it."""
         try:
-            events = self._events_of(row, step)
+            events = [self._perform(row, step)]
+            after = row._replace(record=fold(row.record, events[0]))
+            if events[0].kind is Kind.SUBMITTED:
+                events += self._statuses.first_events(after)  # whether it waits
         except AllranksError as error:
             if isinstance(error, QueueFull):
                 self._submissions.refused(row, error)
@@ -186,41 +201,58 @@ class Loop(Worker):
                 self._retries.failed(row.key, step.event, error)
             self._statuses.record(row, GangStatus(GangState.UNKNOWN, error.message))
             return False
-        columns: dict[str, Any] = {}
-        last = events[-1]
-        if last.kind is Kind.FINISHED:
-            record = functools.reduce(fold, events, row.record)
-            columns = {
-                "ended_at": last.at - decide.unrecorded(record),
-                "exit_code": last.data["exit_code"],
-                "error": last.data["error"],
-            }
-        saved = self._records.apply(row, events, **columns)
+        if step.event is Kind.CLOSING:
+            # The end of a job whose only agent has left is recorded together with it.
+            following = decide.decide(after.record, row.plan.rules, self._clock(row))
+            if following is not None and following.event is Kind.FINISHED:
+                self._end(row, after, events)
+                return False
+        saved = self._records.apply(row, events)
         self._wakeups.notify(row.name)
-        if saved is not None and last.kind in (Kind.FINISHED, Kind.RELAUNCHED):
-            self._to_clean.append(row)
-        if saved is not None and not self._engine.pace:
-            may_end = last.kind in (Kind.CLOSING, Kind.FINISHED)
-            waits = last.kind is Kind.SEEN and saved.record.gang is GangState.QUEUED
-            if waits or (may_end and decide.ranks_ended(saved.record)):
-                self._to_poll.append(handle_of(saved))
-        is_free = last.kind is Kind.GO and row.spec.get("session") is not None
-        if (last.kind is Kind.FINISHED or is_free) and row.parent is not None:
-            self._services.subscriptions.publish(Change.PARENT, row.parent)
+        if saved is not None:
+            self._poll_soon(saved)
+            if step.event is Kind.RELAUNCHED:
+                self._to_clean.append(row)
+            if step.event is Kind.GO and row.spec.get("session") is not None:
+                self._tell_parent(row)
         return True
 
-    def _events_of(self, row: JobRow, step: Step) -> list[Event]:
-        """Perform the step. What follows at once is recorded together with it: whether a new gang
-        waits, and the end of a job whose only agent has left."""
-        events = [self._perform(row, step)]
-        if events[0].kind is Kind.SUBMITTED:
-            events += self._statuses.first_events(row._replace(record=fold(row.record, events[0])))
-        if step.event is Kind.CLOSING:
-            closed = row._replace(record=fold(row.record, events[0]))
-            following = decide.decide(closed.record, row.plan.rules, self._clock(row))
-            if following is not None and following.event is Kind.FINISHED:
-                events.append(self._perform(closed, following))
-        return events
+    def _poll_soon(self, row: JobRow) -> None:
+        """For an engine with a queue, where a gang waits or its ranks have ended."""
+        handle = handle_of(row)
+        if not self._engine.pace and (row.record.gang is GangState.QUEUED or handle.ended):
+            self._to_poll.append(handle)
+
+    def _tell_parent(self, row: JobRow) -> None:
+        if row.parent is not None:
+            self._services.subscriptions.publish(Change.PARENT, row.parent)
+
+    # ------------------------------------------------------------ the end of a job
+
+    def _end(self, row: JobRow, after: JobRow, events: Sequence[Event]) -> None:
+        """Hand over a job. ``events`` are not recorded yet, and the job is ``after`` them."""
+        self._poll_soon(after)
+        self._ending.add(row.name)
+        self._endings.end_job(Ending(row, events, self._tell_outcome))
+
+    def _tell_outcome(self, outcome: Outcome) -> None:
+        """In the thread of the endings."""
+        if outcome.saved is not None:
+            self._wakeups.notify(outcome.row.name)
+            self._tell_parent(outcome.row)
+        self._outcomes.put(outcome)
+        if outcome.error is None:
+            self.wake(outcome.row.name)  # else it is tried again at the next tick
+
+    def _take_outcomes(self) -> None:
+        while not self._outcomes.empty():
+            row, saved, error = self._outcomes.get()
+            self._ending.discard(row.name)
+            if saved is not None:
+                self._to_clean.append(row)
+            elif error is not None:
+                self._retries.failed(row.key, Kind.FINISHED, error)
+                self._statuses.record(row, GangStatus(GangState.UNKNOWN, str(error)))
 
     def _perform(self, row: JobRow, step: Step) -> Event:
         engine = self._engine
@@ -245,16 +277,8 @@ class Loop(Worker):
             self._statuses.hurry()
             self._stopped.add(row.name)
             return row.event(step.event, data=_left_behind(left) if left else {})
-        if step.event in (Kind.FINISHED, Kind.RELAUNCHED):
-            disk_space.release_if_full(self._home.root)
-        if step.event is Kind.FINISHED:
-            result = result_of(row, self._records, self._home)
-            completed = result["status"] is JobStatus.COMPLETED
-            self._services.working_folders.set_aside(row, completed=completed)
-            if completed:
-                result = {**result, **register(row, self._services.data)}
-            return row.event(step.event, data=result)
         if step.event is Kind.RELAUNCHED:
+            disk_space.release_if_full(self._home.root)
             # Before the next launch may begin, and before the folders of this one are removed.
             self._services.working_folders.set_aside(row, completed=False)
         data = step.data

@@ -24,7 +24,7 @@ from allranks.server.assets.environments import Environments
 from allranks.server.clusters.clusters import Clusters
 from allranks.server.clusters.default_gpus import choice
 from allranks.server.dependencies import Services
-from allranks.server.jobs.output_assets import refuse_taken
+from allranks.server.ending.output_assets import refuse_taken
 from allranks.server.jobs.services import missing_program
 from allranks.server.jobs.view import signed, submitter
 from allranks.server.submission.continuation import Continuation, set_aside

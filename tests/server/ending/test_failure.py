@@ -13,7 +13,7 @@ from allranks.core.lifecycle import decide
 from allranks.core.plan import Gang
 from allranks.engines.base import Handle
 from allranks.errors import Refused
-from allranks.server.jobs.failure import _hint, _sentence
+from allranks.server.ending.failure import _hint, _sentence
 from allranks.statuses import VERDICTS, Reason
 from tests.server.serving import FAKE, Target, served
 from tests.support import until
