@@ -17,6 +17,8 @@ class AssetVersion(TypedDict):
     version: str
     labels: list[str]
     created_at: str | None
+    description: NotRequired[str]
+    tags: NotRequired[dict[str, str]]
 
 
 class Created(TypedDict):
@@ -38,8 +40,6 @@ class BuildAnswer(TypedDict, total=False):
 class EnvironmentAnswer(AssetVersion):
     """A version of an environment: the keys of its definition, and whether it ships."""
 
-    description: NotRequired[str]
-    tags: NotRequired[dict[str, str]]
     image: NotRequired[str]
     conda_file: NotRequired[str | Document]
     build: NotRequired[BuildAnswer]
@@ -85,8 +85,6 @@ class ComponentAnswer(AssetVersion):
 
     type: str
     display_name: NotRequired[str]
-    description: NotRequired[str]
-    tags: NotRequired[dict[str, str]]
     properties: NotRequired[dict[str, str]]
     inputs: NotRequired[dict[str, Document]]
     outputs: NotRequired[dict[str, Document]]
@@ -132,8 +130,6 @@ class DataAnswer(AssetVersion):
 
     type: str
     path: str
-    description: NotRequired[str]
-    tags: NotRequired[dict[str, str]]
     properties: NotRequired[dict[str, str]]
     job: NotRequired[str]
     output: NotRequired[str]
@@ -191,8 +187,6 @@ class ModelAnswer(AssetVersion):
 
     type: str
     path: NotRequired[str]
-    description: NotRequired[str]
-    tags: NotRequired[dict[str, str]]
     properties: NotRequired[dict[str, str]]
     flavors: NotRequired[Document]
     stage: NotRequired[str]

@@ -120,41 +120,46 @@ class NodeOfJob(TypedDict):
     rdma: bool | None
 
 
-class JobRecord(TypedDict):
-    """A job of any type. Times are ISO 8601 with time zone. ``cluster_job``: its last launch, as
-    its cluster names it, such as Slurm's JOBID; None on this machine."""
+class JobSummary(TypedDict):
+    """What lists have of a job of any type. Times are ISO 8601 with time zone."""
 
     name: str
-    type: str
     status: str
-    status_reason: str | None
-    leftovers: str | None
-    display_name: str
-    description: str | None
+    type: str
     experiment_name: str
-    tags: dict[str, str]
-    archived_at: str | None
+    display_name: str
     compute: str
-    environment: EnvironmentOfJob
-    command: str
-    distribution: str
     nodes: int
     processes: int
-    gpus_per_node: int
-    instance_type: str | None
-    code: str | None
     attempts: int
-    launches: int
-    cluster_job: str | None
     exit_code: int | None
     error: JobError | None
     parent_job_name: str | None
-    parameters: Document
     created_by: str
     created_at: str
     started_at: str | None
-    ranks_ended_at: str | None
     ended_at: str | None
+
+
+class JobRecord(JobSummary):
+    """A job of any type with all details. ``cluster_job``: its last launch, as its cluster names
+    it, such as Slurm's JOBID; None on this machine."""
+
+    status_reason: str | None
+    leftovers: str | None
+    description: str | None
+    tags: dict[str, str]
+    archived_at: str | None
+    environment: EnvironmentOfJob
+    command: str
+    distribution: str
+    gpus_per_node: int
+    instance_type: str | None
+    code: str | None
+    launches: int
+    cluster_job: str | None
+    parameters: Document
+    ranks_ended_at: str | None
     folder: str
     outputs: dict[str, str]
     ranks: list[RankOfJob]
@@ -206,22 +211,27 @@ class ParameterSummary(TypedDict):
     best: ParameterRegion
 
 
-class SweepSummary(TypedDict):
-    """``counts``: of trials by status; of the canceled ones ``stopped_early`` were stopped by the
-    policy. ``note``: what is wrong with the primary metric."""
+class Children(TypedDict, total=False):
+    """``counts``: of trials, or of submitted steps, by status."""
+
+    counts: dict[str, int]
+
+
+class SweepSummary(Children, total=False):
+    """Of the canceled trials ``stopped_early`` were stopped by the policy. ``note``: what is wrong
+    with the primary metric."""
 
     objective: Objective | None
     total_trials: int
-    counts: dict[str, int]
     stopped_early: int
     best: BestTrial | None
     note: str | None
 
 
-class SweepAnswer(SweepSummary):
+class SweepAnswer(SweepSummary, total=False):
     """``trials``: the best first, those without a value last."""
 
-    parameter_summary: NotRequired[dict[str, ParameterSummary]]
+    parameter_summary: dict[str, ParameterSummary]
     trials: list[TrialAnswer]
 
 
@@ -244,42 +254,25 @@ class StepAnswer(TypedDict):
     error: str | None
 
 
-class PipelineSummary(TypedDict):
-    """``counts``: of submitted steps by status."""
-
+class PipelineSummary(Children, total=False):
     total_steps: int
-    counts: dict[str, int]
 
 
-class PipelineAnswer(PipelineSummary):
-    """The steps in the order they run, and the outputs that were written."""
+class PipelineAnswer(PipelineSummary, total=False):
+    """The steps in the order they run."""
 
     steps: dict[str, StepAnswer]
-    outputs: dict[str, str]
 
 
 # ---------------------------------------------------------------- answers about one job
 
 
-class JobAnswer(JobRecord):
-    """A job with its children."""
+class JobAnswer(JobRecord, SweepAnswer, PipelineAnswer):
+    """A job with its children. Not of pipelines: the job whose result it has, or why it has
+    none."""
 
-    # Not of pipelines: the job whose result it has, or why it has none.
     reused: NotRequired[str | None]
     not_reused: NotRequired[str | None]
-    # Of sweeps and pipelines.
-    counts: NotRequired[dict[str, int]]
-    # Of sweeps.
-    objective: NotRequired[Objective | None]
-    total_trials: NotRequired[int]
-    stopped_early: NotRequired[int]
-    best: NotRequired[BestTrial | None]
-    note: NotRequired[str | None]
-    trials: NotRequired[list[TrialAnswer]]
-    parameter_summary: NotRequired[dict[str, ParameterSummary]]
-    # Of pipelines.
-    total_steps: NotRequired[int]
-    steps: NotRequired[dict[str, StepAnswer]]
 
 
 class CarriedFile(TypedDict):
@@ -426,27 +419,6 @@ class EventAnswer(TypedDict):
 # ---------------------------------------------------------------- lists
 
 
-class JobSummary(TypedDict):
-    """What every list has of a job."""
-
-    name: str
-    status: str
-    type: str
-    experiment_name: str
-    display_name: str
-    compute: str
-    nodes: int
-    processes: int
-    attempts: int
-    exit_code: int | None
-    error: JobError | None
-    parent_job_name: str | None
-    created_by: str
-    created_at: str
-    started_at: str | None
-    ended_at: str | None
-
-
 class ListedJob(JobSummary):
     """A line of a list. ``duration`` in seconds; ``children``: those that have started, by status,
     of ``total_children``; ``metrics``: their last values, and ``parameters``, if they were
@@ -575,10 +547,10 @@ class StepExplanation(TypedDict):
     why: str
 
 
-# ---------------------------------------------------------------- files
-
-
 AnyExplanation = FailureExplanation | PipelineExplanation | StepExplanation
+
+
+# ---------------------------------------------------------------- files
 
 
 class FileAnswer(TypedDict):
@@ -673,20 +645,11 @@ class MergedLog(TypedDict):
     over: bool
 
 
-class JobProgress(JobSummary):
-    """A job that has not ended, in its stream."""
+class JobProgress(JobSummary, SweepSummary, PipelineSummary):
+    """A job that has not ended, in its stream. ``phase``: of command jobs."""
 
     status_reason: str | None
-    # Of command jobs.
     phase: NotRequired[Phase | None]
-    # As in `JobAnswer`.
-    counts: NotRequired[dict[str, int]]
-    objective: NotRequired[Objective | None]
-    total_trials: NotRequired[int]
-    stopped_early: NotRequired[int]
-    best: NotRequired[BestTrial | None]
-    note: NotRequired[str | None]
-    total_steps: NotRequired[int]
 
 
 @final

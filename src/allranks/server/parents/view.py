@@ -25,9 +25,9 @@ def job(row: JobRow, services: Services, *, summary: bool = False) -> JobAnswer:
     a second."""
     record = view.job(row, services.home, services.annotations.of(row.id))
     if row.type == "pipeline":
-        from allranks.server.parents.pipeline.view import pipeline  # lazy: most jobs are none
+        from allranks.server.parents.pipeline.view import outputs, pipeline  # lazy: most are none
 
-        return {**record, **pipeline(row, services)}
+        return {**record, **pipeline(row, services), "outputs": outputs(row, services)}
     shown = _with_outputs_and_reuse(row, record, services)
     if row.type == COMMAND:
         return shown

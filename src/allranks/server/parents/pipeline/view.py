@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def pipeline(row: JobRow, services: Services) -> api.PipelineAnswer:
-    """The steps of a pipeline by name, and where its outputs are."""
+    """The steps of a pipeline by name."""
     steps = Steps(row, services)
     steps.refresh()
-    return {**steps.summary(), "steps": steps.all(), "outputs": outputs(row, services)}
+    return {**steps.summary(), "steps": steps.all()}
 
 
 def outputs(row: JobRow, services: Services) -> dict[str, str]:
