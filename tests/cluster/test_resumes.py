@@ -266,7 +266,7 @@ def misfortune(
         every = processes(name) if end == "rank" else agents(name, home)
         kind = signal.SIGXCPU if end == "time limit" else signal.SIGKILL
         for process in [dice.choice(every)] if end in ("rank", "agent") else every:
-            with contextlib.suppress(psutil.Error):
+            with contextlib.suppress(psutil.Error, ProcessLookupError):
                 os.kill(process.pid, kind)
     return name
 
@@ -277,7 +277,7 @@ def processes(name: str) -> list[psutil.Process]:
 
     def look() -> bool:
         for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
+            with contextlib.suppress(psutil.Error, ProcessLookupError):
                 is_of_job = process.environ().get("ALLRANKS_JOB") == name
                 if is_of_job and "train.py" in process.cmdline():
                     found.append(process)
