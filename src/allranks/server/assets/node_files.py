@@ -23,17 +23,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from allranks import folder_trees
-from allranks.core.data import state_manifest
 from allranks.core.data.node_files import is_for_all, may_write
 from allranks.core.data.state_manifest import Entries, Entry, own, stays_inside
 from allranks.core.data.working_set import ELSEWHERE
 from allranks.core.job.output_places import on_server
 from allranks.core.plan import Task
-from allranks.errors import Conflict, MissingCode, NotFound, UsageError
+from allranks.errors import MissingCode, NotFound, UsageError
 from allranks.events import Kind
 from allranks.server.assets import others_outputs
 from allranks.server.assets.others_outputs import HOME
-from allranks.server.assets.state_folders import entry_of, put_of, require_live
+from allranks.server.assets.synced_folders import (
+    SyncedFolders,
+    commit,
+    entry_of,
+    put_of,
+    require_attempt,
+    require_live,
+)
 from allranks.settings import Home
 from allranks.statuses import TERMINAL
 from allranks.store.files.blobs import Blobs
@@ -63,16 +69,15 @@ def files_of(job: str) -> str:
     return f"{job}.files"
 
 
-class NodeFiles:
+class NodeFiles(SyncedFolders):
     """The files that nodes of live jobs have sent. Thread-safe. Beside the working folders, where
     those of ended jobs are collected as garbage."""
 
     def __init__(self, home: Home, records: Records, blobs: Blobs, limit: int) -> None:
+        super().__init__()
         self._nodes, self._jobs, self._records = home.nodes, home.jobs, records
         self._blobs, self._limit = blobs, limit
         self._data = home.data  # may be a link to a larger disk
-        self._states: dict[Path, State] = {}
-        self._lock = threading.Lock()
         # The attempt in which each node's files last had the others'.
         self._given: dict[Path, int] = {}
         # Of a job while its attempt begins, and of each of its nodes.
@@ -85,12 +90,7 @@ class NodeFiles:
         require_live(row, launch, node)
         if not row.plan.task.is_received:
             raise UsageError("the nodes of this job share the server's disk", hint="leave it out")
-        return self._state(row, str(node))
-
-    def _state(self, row: JobRow, name: str) -> State:
-        with self._lock:
-            folder = self._folder(row) / name
-            return self._states.setdefault(folder, State(folder))
+        return self._open(self._folder(row) / str(node))
 
     def begin(self, task: Task, record: Path, entries: Entries) -> None:
         """Give all nodes of a new job the files that its record starts with: nobody knows which
@@ -130,8 +130,7 @@ class NodeFiles:
     def _sync(self, row: JobRow, state: State, node: int, report: Mapping[str, Any]) -> SyncAnswer:
         """Place changes in the record, then commit them: a server that is killed in between gets
         them again."""
-        if int(report["attempt"]) != row.record.attempt:
-            raise Conflict("another attempt writes the job's files", hint="leave")
+        require_attempt(row, report)
         was = state.revision
         self._give(row, state, node)
         puts = [_put(each, node) for each in report["puts"]]
@@ -144,16 +143,8 @@ class NodeFiles:
             old = entries.get(put.path)
             if (old.seq if old else 0) == put.base and self._place(row, state, put, old):
                 placed.append(put)
-        made = state.commit(placed)
-        answer: SyncAnswer = {
-            "revision": made.after,
-            "done": made.done,
-            "entries": None,
-            "due": False,
-            "was": was,
-        }
-        if made.before != report["after"]:
-            answer["entries"] = state_manifest.pack(made.entries)
+        answer = commit(state, placed, report)
+        answer["was"] = was
         return answer
 
     def turn(self, row: JobRow, state: State) -> contextlib.AbstractAsyncContextManager[None]:
@@ -173,9 +164,9 @@ class NodeFiles:
         attempt, task, folder = row.record.attempt, row.plan.task, self._folder(row)
         notes = list[str]()
         if row.record.went_at is None:
-            states = {n: self._state(row, str(n)) for n in range(task.nodes)}
+            states = {n: self._open(folder / str(n)) for n in range(task.nodes)}
             if self._written(row).exists():
-                states[HOME] = self._state(row, "home")
+                states[HOME] = self._open(folder / "home")
             with self._alone(folder):
                 if others_outputs.begun(folder) < attempt:
                     removed = self._take_home(row, states) if HOME in states else set[str]()
@@ -237,12 +228,11 @@ class NodeFiles:
             if self._records.get(row.name).record.status not in TERMINAL:
                 return
         folder = self._folder(row)
+        released = self._release(folder)
         with self._lock:
-            for each in [each for each in self._states if each.parent == folder]:
-                del self._states[each]
+            for each in (*released, folder):
                 self._given.pop(each, None)
                 self._giving.pop(each, None)
-            self._giving.pop(folder, None)
         self.delete(row.name)
 
     def _folder(self, row: JobRow) -> Path:

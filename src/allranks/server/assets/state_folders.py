@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import os
-import stat
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from allranks import folder_trees
-from allranks.core.data import state_manifest, state_versions
-from allranks.core.data.state_manifest import Entries, Entry
+from allranks.core.data import state_versions
+from allranks.core.data.state_manifest import Entries
 from allranks.core.data.state_versions import Quiet
 from allranks.core.plan import Task
-from allranks.errors import Conflict, NotFound, Unauthorized, UsageError
+from allranks.errors import Conflict, NotFound
+from allranks.server.assets.synced_folders import (
+    SyncedFolders,
+    commit,
+    put_of,
+    require_attempt,
+    require_live,
+)
 from allranks.settings import Home
-from allranks.statuses import TERMINAL, NodeState
+from allranks.statuses import TERMINAL
 from allranks.store.files.state_folders import (
     HEAD,
     NAMED,
     OF_JOBS,
-    Put,
     State,
     matches,
     seed,
@@ -51,21 +53,20 @@ class _Watched(NamedTuple):
     quiet: dict[int, Quiet]
 
 
-class States:
+class States(SyncedFolders):
     """The state folders of a home. Thread-safe."""
 
     def __init__(self, home: Home, records: Records) -> None:
+        super().__init__()
         self._root, self._records = home.states, records
-        self._states: dict[Path, State] = {}
         self._watched: dict[Path, _Watched] = {}
-        self._lock = threading.Lock()
         self._count = itertools.count(1)
 
     # ------------------------------------------------------------ finding states
 
     def of(self, row: JobRow) -> State:
         """The state of a job: the one it names, or its own."""
-        return self._open(*_place(row))
+        return self._named(*_place(row))
 
     def is_known(self, row: JobRow) -> bool:
         """Whether the job's state has ever had content."""
@@ -77,7 +78,7 @@ class States:
         is_name = "/" not in name and len(name.encode(errors="replace")) < 256
         for kind in (NAMED, OF_JOBS):
             if is_name and (self._root / kind / name / HEAD).exists():
-                return self._open(kind, name)
+                return self._named(kind, name)
         hint = (
             "list named states: allranks state list; own states of jobs: allranks state list --own"
         )
@@ -87,7 +88,7 @@ class States:
         """The named states, or the own states of jobs, sorted by name."""
         kind = OF_JOBS if own else NAMED
         for head in sorted((self._root / kind).glob(f"[!.]*/{HEAD}")):
-            yield self._open(kind, head.parent.name)
+            yield self._named(kind, head.parent.name)
 
     def is_own(self, state: State) -> bool:
         return state.folder.parent.name == OF_JOBS
@@ -109,7 +110,7 @@ class States:
         recorded job and is deleted."""
         folder = self._root / OF_JOBS / task.job
         if folder.exists():
-            self._open(OF_JOBS, task.job).delete()
+            self._named(OF_JOBS, task.job).delete()
         if after is None:
             return {}
         if task.state:
@@ -119,7 +120,7 @@ class States:
             # Another job may use a named state by now, and replace files that are being linked.
             with contextlib.suppress(FileNotFoundError):
                 seed(folder, self.of(after))
-                return self._open(OF_JOBS, task.job).entries()
+                return self._named(OF_JOBS, task.job).entries()
         hint = f"wait for the job that writes it, or copy it: allranks state download {after.name}"
         raise Conflict(f"the state of {after.name} changed while it was copied", hint=hint)
 
@@ -142,28 +143,17 @@ class States:
 
     def sync(self, row: JobRow, state: State, node: int, report: Mapping[str, Any]) -> SyncAnswer:
         """Commit a node's changes; the answer has the current entries if others changed them."""
-        attempt = int(report["attempt"])
-        if attempt != row.record.attempt:
-            raise Conflict("another attempt uses the state", hint="leave")
-        self._begin(row, state, attempt)
-        made = state.commit([put_of(each, node) for each in report["puts"]])
-        due = self._note(row, state, node, bool(report["same"]), bool(report["over"]))
-        answer: SyncAnswer = {
-            "revision": made.after,
-            "done": made.done,
-            "entries": None,
-            "due": due,
-        }
-        if made.before != report["after"]:
-            answer["entries"] = state_manifest.pack(made.entries)
+        require_attempt(row, report)
+        self._begin(row, state, row.record.attempt)
+        answer = commit(state, [put_of(each, node) for each in report["puts"]], report)
+        answer["due"] = self._note(row, state, node, bool(report["same"]), bool(report["over"]))
         return answer
 
     def keep_torn(
         self, row: JobRow, state: State, node: int, report: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Save what a killed rank left in part as a version; the current files stay."""
-        if int(report["attempt"]) != row.record.attempt:
-            raise Conflict("another attempt uses the state", hint="leave")
+        require_attempt(row, report)
         puts = [put_of(each, node) for each in report["puts"]]
         return {"version": state.keep_torn(row.name, row.record.attempt, puts).number}
 
@@ -217,11 +207,11 @@ class States:
     def drop(self, job: str) -> None:
         """Delete the own state of a deleted job, if it has one."""
         if (self._root / OF_JOBS / job).exists():
-            self._open(OF_JOBS, job).delete()
+            self._named(OF_JOBS, job).delete()
 
     def rest(self, job: str) -> None:
         """Release the memory of a job's own state."""
-        self._open(OF_JOBS, job).unload()
+        self._named(OF_JOBS, job).unload()
 
     # ------------------------------------------------------------ people
 
@@ -271,12 +261,10 @@ class States:
         kind, name = (NAMED, named) if named else (OF_JOBS, row.name)
         return state.folder == self._root / kind / name
 
-    def _open(self, kind: str, name: str) -> State:
+    def _named(self, kind: str, name: str) -> State:
         folder = self._root / kind / name
+        state = self._open(folder)
         with self._lock:
-            # One State per folder: its lock orders all changes.
-            state = self._states.setdefault(folder, State(folder))
-            self._states[folder] = self._states.pop(folder)  # most recently used
             idle = [*self._states.values()][-_IDLE_STATES - 1 : -_IDLE_STATES]
             idle = [each for each in idle if each.folder not in self._watched]
         for each in idle:
@@ -288,49 +276,3 @@ def _place(row: JobRow) -> tuple[str, str]:
     """The kind and the name of a job's state."""
     named = row.plan.task.state
     return (NAMED, named) if named else (OF_JOBS, row.name)
-
-
-def require_live(row: JobRow, launch: int, node: int) -> None:
-    """Raise Unauthorized for lost nodes and ended launches."""
-    job = row.record
-    if job.status in TERMINAL or launch != job.launch or not node < len(job.nodes):
-        raise Unauthorized("this launch has ended for this node", hint="leave")
-    if job.nodes[node].left or job.nodes[node].state is NodeState.LOST:
-        raise Unauthorized("this node was lost or has left", hint="leave")
-
-
-def put_of(report: Mapping[str, Any], node: int) -> Put:
-    """A node's change. Raises UsageError for paths it may not write and malformed entries."""
-    path, fields, hint = report["path"], report["entry"], "leave it out"
-    if not state_manifest.is_path(path, node):
-        raise UsageError(f"{str(path)[:255]!r} is not a path that this node may write", hint=hint)
-    entry = None if fields is None else Entry(*fields)
-    if entry is not None and not _is_entry(entry):
-        raise UsageError(f"{path!r} is not a file, folder or link", hint=hint)
-    is_link = entry is not None and entry.what == "link"
-    if entry is not None and is_link and not state_manifest.stays_inside(path, entry.target):
-        raise UsageError(f"{path!r} is a link out of the state folder", hint=hint)
-    return Put(path, int(report["base"]), entry)
-
-
-def entry_of(path: Path, status: os.stat_result, below: Path) -> Entry | None:
-    """What lies at a path of the server's disk, in a folder that a job can write to; None for pipes
-    and the like. Raises OSError."""
-    if stat.S_ISDIR(status.st_mode):
-        return Entry("folder")
-    if stat.S_ISLNK(status.st_mode):
-        return Entry("link", mtime_ns=status.st_mtime_ns, target=os.readlink(path))
-    if not stat.S_ISREG(status.st_mode):
-        return None
-    with folder_trees.open_file(path, below=below) as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
-        status = os.fstat(file.fileno())
-    mode = stat.S_IMODE(status.st_mode) & 0o777
-    return Entry("file", sha256, status.st_size, status.st_mtime_ns, mode)
-
-
-def _is_entry(entry: Entry) -> bool:
-    numbers = (entry.size, entry.mtime_ns, entry.mode, entry.seq)
-    plain = all(type(each) is int and abs(each) < 2**63 for each in numbers) and entry.size >= 0
-    texts = isinstance(entry.sha256, str) and isinstance(entry.target, str)
-    return plain and texts and entry.what in ("file", "folder", "link")

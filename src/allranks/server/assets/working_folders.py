@@ -14,7 +14,6 @@ import json
 import os
 import shutil
 import stat
-import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks import folder_trees
 from allranks.core import amounts
-from allranks.core.data import node_changes, state_manifest, working_set
+from allranks.core.data import node_changes, working_set
 from allranks.core.data.node_changes import GONE, Change, NodeChanges
 from allranks.core.data.state_manifest import Entry, own, stays_inside
 from allranks.core.data.working_set import (
@@ -36,7 +35,14 @@ from allranks.core.job import code_packages
 from allranks.core.job.continuation import File
 from allranks.core.plan import Task
 from allranks.errors import AllranksError, Conflict, UsageError
-from allranks.server.assets.state_folders import entry_of, put_of, require_live
+from allranks.server.assets.synced_folders import (
+    SyncedFolders,
+    commit,
+    entry_of,
+    put_of,
+    require_attempt,
+    require_live,
+)
 from allranks.server.assets.taken_folders import take
 from allranks.settings import Home
 from allranks.statuses import NodeState
@@ -85,13 +91,12 @@ class _Set(NamedTuple):
     changes: NodeChanges = NodeChanges()
 
 
-class WorkingFolders:
+class WorkingFolders(SyncedFolders):
     """The working sets of a home's jobs; ``limit``: the bound in bytes. Thread-safe."""
 
     def __init__(self, home: Home, blobs: Blobs, limit: int) -> None:
+        super().__init__()
         self._jobs, self._nodes, self._blobs, self._limit = home.jobs, home.nodes, blobs, limit
-        self._states: dict[Path, State] = {}
-        self._lock = threading.Lock()
 
     # ------------------------------------------------------------ agents
 
@@ -117,29 +122,18 @@ class WorkingFolders:
         """The set that a node of the job may write. Raises Unauthorized for lost nodes and ended
         launches."""
         require_live(row, launch, node)
-        return self._state(row.name, node)
+        return self._open(self._folder(row.name) / str(node))
 
     def sync(self, row: JobRow, state: State, node: int, report: Mapping[str, Any]) -> SyncAnswer:
         """Commit a node's changes."""
-        if int(report["attempt"]) != row.record.attempt:
-            raise Conflict("another attempt has the working folder", hint="leave")
-        made = state.commit([_put(each, node) for each in report["puts"]])
-        answer: SyncAnswer = {
-            "revision": made.after,
-            "done": made.done,
-            "entries": None,
-            "due": False,
-        }
-        if made.before != report["after"]:
-            answer["entries"] = state_manifest.pack(made.entries)
-        return answer
+        require_attempt(row, report)
+        return commit(state, [_put(each, node) for each in report["puts"]], report)
 
     def keep_torn(
         self, row: JobRow, state: State, node: int, report: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Keep what a killed rank left in part among the job's files, in the answer's folder."""
-        if int(report["attempt"]) != row.record.attempt:
-            raise Conflict("another attempt has the working folder", hint="leave")
+        require_attempt(row, report)
         folder = f"torn/attempt-{row.record.attempt}/node-{node}"
         for path, _, entry in [_put(each, node) for each in report["puts"]]:
             if (
@@ -207,10 +201,7 @@ class WorkingFolders:
 
     def forget(self, job: str) -> None:
         """Release the memory of a job's sets."""
-        root = self._folder(job)
-        with self._lock:
-            for each in [each for each in self._states if each.parent == root]:
-                del self._states[each]
+        self._release(self._folder(job))
 
     def drop_sent(self, job: str) -> None:
         """Delete what agents of an ended job sent, where the server has the folder itself."""
@@ -369,11 +360,6 @@ class WorkingFolders:
 
     def _folder(self, job: str) -> Path:
         return self._jobs / job / working_set.RECORDED
-
-    def _state(self, job: str, node: int) -> State:
-        with self._lock:
-            folder = self._folder(job) / str(node)
-            return self._states.setdefault(folder, State(folder))
 
     def _is_sent(self, row: JobRow, node: int, source: Path) -> bool:
         """Whether the agent sent all that there was when the attempt began, in ``source``."""
