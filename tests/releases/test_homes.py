@@ -11,7 +11,11 @@ from typing import Any
 
 import pytest
 
-from allranks.store.database import open_database
+from allranks.serve.table import pack
+from allranks.server.endpoints.router_table import good_sites
+from allranks.store.database import open_database, opened_database
+from allranks.store.endpoints import Endpoints
+from allranks.store.key_values import Settings
 from tests.releases.names import names
 from tests.schemas import schema
 from tests.support import Allranks, answer
@@ -124,6 +128,24 @@ def test_its_backup_can_be_restored(release: Path, home: Path, allranks: Allrank
     assert done.returncode == 0, done.stderr
     assert "loss: 0.5" in allranks("job", "logs", "plain").stdout
     assert answer(allranks, "model", "show", "birds")["labels"] == ["best"]
+
+
+@pytest.mark.medium
+def test_the_router_answers_as_before_with_its_backup(
+    release: Path, home: Path, allranks: Allranks
+) -> None:
+    """Two deployments with 90 and 10 percent, of which one was rolled back and one is about to
+    fail. The table is the one that this release made of it."""
+    if not (release / "deployments.tar.xz").exists():
+        pytest.skip("deployments are as in the release before")
+    backup = home.parent / "backup.tar"
+    backup.write_bytes(lzma.decompress((release / "deployments.tar.xz").read_bytes()))
+    done = allranks("server", "restore", "--yes", backup)
+    assert done.returncode == 0, done.stderr
+    with opened_database(home / "allranks.db") as database:
+        endpoints = Endpoints(database, Settings(database), None)  # type: ignore[arg-type]
+        table = json.dumps(pack(good_sites(endpoints.list())), indent=1)
+    assert table == (release / "router-table.json").read_text()
 
 
 @pytest.mark.medium

@@ -105,6 +105,19 @@ class DeploymentSeries(TypedDict):
     p99: list[float | None]
 
 
+class EndpointEvent(TypedDict):
+    """What has happened to an endpoint, or to one of its deployments, in words. ``job``: the
+    replica that it is about; ``by``: who caused it, None for the server."""
+
+    id: int
+    at: str
+    kind: str
+    deployment: str | None
+    job: str | None
+    by: str | None
+    message: str
+
+
 class EndpointKeys(TypedDict):
     """The two keys of an endpoint: either one is accepted."""
 

@@ -227,6 +227,8 @@ update_endpoint: Route[endpoints.EndpointAnswer] = Route(
     "PATCH /endpoints/{name}", M, "endpoints:update")
 delete_endpoint: Route[endpoints.EndpointAnswer] = Route(
     "DELETE /endpoints/{name}", M, "endpoints:delete")
+endpoint_events: Route[list[endpoints.EndpointEvent]] = Route(
+    "GET /endpoints/{name}/events", R, "endpoints:events")
 endpoint_series: Route[list[endpoints.DeploymentSeries]] = Route(
     "GET /endpoints/{name}/series", R, "endpoints:series")
 endpoint_keys: Route[endpoints.EndpointKeys] = Route(
@@ -234,13 +236,13 @@ endpoint_keys: Route[endpoints.EndpointKeys] = Route(
 renew_endpoint_key: Route[endpoints.EndpointKeys] = Route(
     "POST /endpoints/{name}/keys", M, "endpoints:renew_key")
 create_deployment: Route[endpoints.DeploymentAnswer] = Route(
-    "POST /endpoints/{name}/deployments", M, "endpoints:create_deployment", 201)
+    "POST /endpoints/{name}/deployments", M, "deployments:create", 201)
 show_deployment: Route[endpoints.DeploymentAnswer] = Route(
-    "GET /endpoints/{name}/deployments/{deployment}", R, "endpoints:show_deployment")
+    "GET /endpoints/{name}/deployments/{deployment}", R, "deployments:show")
 update_deployment: Route[endpoints.DeploymentAnswer] = Route(
-    "PATCH /endpoints/{name}/deployments/{deployment}", M, "endpoints:update_deployment")
+    "PATCH /endpoints/{name}/deployments/{deployment}", M, "deployments:update")
 delete_deployment: Route[endpoints.DeploymentAnswer] = Route(
-    "DELETE /endpoints/{name}/deployments/{deployment}", M, "endpoints:delete_deployment")
+    "DELETE /endpoints/{name}/deployments/{deployment}", M, "deployments:delete")
 list_batch_endpoints: Route[list[batch.BatchEndpointAnswer]] = Route(
     "GET /batch-endpoints", R, "batch:list_endpoints")
 show_batch_endpoint: Route[batch.BatchEndpointAnswer] = Route(

@@ -285,7 +285,7 @@ def _services(
         sessions=sessions,
         annotations=Annotations(database),
         schedules=Schedules(database),
-        endpoints=Endpoints(settings, Secrets(settings, home.secrets, "endpoint.keys")),
+        endpoints=Endpoints(database, settings, Secrets(settings, home.secrets, "endpoint.keys")),
         batch=BatchEndpoints(settings),
         hangs=hangs,
         slow_ranks=SlowRanks(clocks.pace),

@@ -128,7 +128,7 @@ class Services(NamedTuple):
     def _submissions(self) -> list[dict[str, Any]]:
         """The jobs that are yet to be submitted: of schedules and deployments."""
         rows = self.endpoints.deployments()
-        before = [row.previous["submission"] for row in rows if row.previous]
+        before = [row.previous.submission for row in rows if row.previous]
         scheduled = [row.submission for row in self.schedules.list()]
         return [*scheduled, *(row.submission for row in rows), *before]
 

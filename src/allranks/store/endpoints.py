@@ -1,218 +1,168 @@
-"""Endpoints and deployments: what shall be, and which jobs are the replicas."""
+"""Endpoints with their deployments as rows: each change appends and folds events in one
+transaction."""
 
 from __future__ import annotations
 
 import builtins
 import threading
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from allranks import clock
-from allranks.core.replicas import with_share
-from allranks.core.request_samples import Samples
-from allranks.errors import Conflict, NotFound
+from sqlalchemy import Connection, Engine, delete, insert, select, update
+
+from allranks.core.endpoints.changes import deployment_of
+from allranks.core.endpoints.events import Event, Kind
+from allranks.core.endpoints.fold import fold_all
+from allranks.core.endpoints.record import Deployment, Endpoint
+from allranks.core.endpoints.request_samples import Samples
+from allranks.core.packing import pack, unpack
+from allranks.errors import NotFound
 from allranks.store.key_values import Settings
 from allranks.store.secrets import Secrets
+from allranks.store.tables import endpoint_events as _events
+from allranks.store.tables import endpoints as _table
 
-_ENDPOINTS, _DEPLOYMENTS = "endpoints", "deployments"
-
-
-class EndpointRow(NamedTuple):
-    """``keys`` are the SHA-256 of its keys, in hexadecimal digits. Times in seconds since the
-    epoch."""
-
-    name: str
-    spec: dict[str, Any]
-    keys: list[str]
-    created_at: float
-    created_by: str
+# Events of an endpoint that are kept, the newest; the record has what the others changed.
+KEPT_EVENTS = 1000
 
 
-class ReplicaRow(NamedTuple):
-    """A replica that was started. ``address``: `unix:NAME` in the folder of sockets, `tcp:PORT`, or
-    `far:NAME:PORT`: a socket there that leads to a port of another machine. ``was_ready``: it has
-    been. ``model``: the registered one that it answers with."""
+class StoredEvent(NamedTuple):
+    """An event with its id."""
 
-    job: str
-    revision: int
-    address: str
-    started_at: float
-    was_ready: bool = False
-    drains_since: float | None = None
-    model: str = ""
-
-
-class DeploymentRow(NamedTuple):
-    """``submission`` is the job of a replica, without its name; ``previous`` has ``spec``,
-    ``submission``, ``asset`` and ``revision`` of the one before it that was ready. ``failures``:
-    tries in a row that ended; ``reason``: why the last one did; ``failed_job``: the last replica
-    that failed. ``asset``: the name of its model's file or folder. ``scaled``: the replicas that
-    its load needs, where it scales. ``takes_traffic``: the percent that it gets of its
-    endpoint's once it is ready. ``ready_revision``: the last one of which a replica was ready."""
-
-    endpoint: str
-    name: str
-    spec: dict[str, Any]
-    submission: dict[str, Any]
-    revision: int
-    created_at: float
-    created_by: str
-    asset: str = ""
-    previous: dict[str, Any] | None = None
-    replicas: tuple[ReplicaRow, ...] = ()
-    failures: int = 0
-    next_try: float = 0.0
-    reason: str | None = None
-    is_deleted: bool = False
-    scaled: int | None = None
-    failed_job: str | None = None
-    takes_traffic: int = 0
-    ready_revision: int = 0
-
-    @property
-    def was_ready(self) -> bool:
-        """Whether a replica of its revision was ready, since some version wrote that down."""
-        return self.ready_revision == self.revision
-
-    @property
-    def key(self) -> str:
-        return f"{self.endpoint}/{self.name}"
-
-    @property
-    def model(self) -> str:
-        """`azureml:NAME:VERSION`, or empty where none is registered."""
-        model = self.spec.get("model")
-        return model if isinstance(model, str) else ""
-
-    def models_in_use(self) -> set[str]:
-        """The model of its specification, and those of the replicas that answer."""
-        return {self.model, *(item.model for item in self.replicas if item.drains_since is None)}
+    id: int
+    event: Event
 
 
 class Endpoints:
-    """The endpoints and deployments of a home. Thread-safe; who writes what depends on what it has
-    read holds ``lock``."""
+    """The endpoints of a home. Thread-safe. Relies on one server for each database: what was read
+    or written last is in memory, so that no look decodes it again."""
 
-    def __init__(self, settings: Settings, secrets: Secrets) -> None:
-        self.settings = self._settings = settings
-        # The keys of each endpoint: `primary` and `secondary`.
+    def __init__(self, engine: Engine, settings: Settings, secrets: Secrets) -> None:
+        self._engine = engine
+        self._reading = engine.execution_options(read_only=True)
+        self.settings = settings
+        # The keys of each endpoint: `primary` and `secondary`; their hashes are in the record, and
+        # who changes both holds ``keys_lock``.
         self.keys = secrets
+        self.keys_lock = threading.Lock()
         # What the router said last of each deployment, by `ENDPOINT/NAME`.
         self.counts: dict[str, Any] = {}
         self.samples = Samples()
-        self.lock = threading.RLock()
+        self._lock = threading.Lock()
+        self._latest: dict[str, Endpoint] | None = None
 
-    def list(self) -> list[EndpointRow]:
-        """All endpoints by name."""
-        several = self._settings.get(_ENDPOINTS) or {}
-        return [EndpointRow(**several[name]) for name in sorted(several)]
+    def all(self) -> builtins.list[Endpoint]:
+        """All endpoints by name, deleted ones too until their replicas have ended."""
+        latest = self._rows()
+        return [latest[name] for name in sorted(latest)]
 
-    def get(self, name: str) -> EndpointRow:
+    def list(self) -> builtins.list[Endpoint]:
+        """The endpoints by name."""
+        return [row for row in self.all() if not row.is_deleted]
+
+    def find(self, name: str) -> Endpoint | None:
+        """Also a deleted one, until its replicas have ended."""
+        return self._rows().get(name)
+
+    def get(self, name: str) -> Endpoint:
         """Raises NotFound."""
-        data = (self._settings.get(_ENDPOINTS) or {}).get(name)
-        if data is None:
+        row = self.find(name)
+        if row is None or row.is_deleted:
             raise NotFound(f"endpoint {name!r} not found", hint="allranks endpoint list")
-        return EndpointRow(**data)
+        return row
 
-    def put(self, row: EndpointRow, *, new: bool = False) -> None:
-        """Create or replace an endpoint. Raises Conflict for a ``new`` one whose name is taken."""
-        with self.lock:
-            self._put(row, new)
-
-    def _put(self, row: EndpointRow, new: bool) -> None:
-        if new and row.name in (self._settings.get(_ENDPOINTS) or {}):
-            hint = f"allranks endpoint update {row.name}, or delete it first"
-            raise Conflict(f"an endpoint named {row.name!r} already exists", hint=hint)
-        self._settings.change(_ENDPOINTS, {row.name: row._asdict()})
-
-    def delete(self, name: str) -> None:
-        self._settings.change(_ENDPOINTS, {name: None})
-
-    def deployments(self, endpoint: str | None = None) -> builtins.list[DeploymentRow]:
-        """Those of an endpoint, or all; deleted ones too, until their replicas have ended."""
-        several = self._settings.get(_DEPLOYMENTS) or {}
-        rows = [_deployment(several[key]) for key in sorted(several)]
-        return [row for row in rows if endpoint in (None, row.endpoint)]
-
-    def deployment(self, endpoint: str, name: str) -> DeploymentRow:
+    def deployment(self, endpoint: str, name: str) -> Deployment:
         """Raises NotFound."""
-        for row in self.deployments(endpoint):
-            if row.name == name and not row.is_deleted:
-                return row
-        hint = f"allranks deployment list -e {endpoint}"
-        raise NotFound(f"deployment {name!r} of endpoint {endpoint!r} not found", hint=hint)
+        return deployment_of(self.get(endpoint), name)
 
-    def create_deployment(self, row: DeploymentRow) -> DeploymentRow:
-        """Also while replicas of a deleted one of that name stop, as those of an earlier revision.
-        Raises Conflict if there is one of that name, NotFound without its endpoint."""
-        with self.lock:
-            self.get(row.endpoint)
-            before = (self._settings.get(_DEPLOYMENTS) or {}).get(row.key)
-            if before is not None:
-                old = _deployment(before)
-                if not old.is_deleted:
-                    hint = "update it: allranks deployment update -f FILE"
-                    raise Conflict(f"a deployment named {row.key!r} already exists", hint=hint)
-                now = clock.now()
-                stopping = [
-                    item if item.drains_since else item._replace(drains_since=now)
-                    for item in old.replicas
-                ]
-                revision = 1 + max([old.revision, *(item.revision for item in stopping)])
-                row = row._replace(revision=revision, replicas=tuple(stopping))
-            self._settings.change(_DEPLOYMENTS, {row.key: row._asdict()})
-            return row
+    def deployments(self) -> builtins.list[Deployment]:
+        """Those of all endpoints; deleted ones too, until their replicas have ended."""
+        return [row for endpoint in self.all() for _, row in sorted(endpoint.deployments.items())]
 
-    def change(self, row: DeploymentRow, **columns: Any) -> DeploymentRow:
-        """Change columns of the deployment as it is now. Raises NotFound."""
-        with self.lock:
-            made = self._current(row)._replace(**columns)
-            self._settings.change(_DEPLOYMENTS, {row.key: made._asdict()})
-            return made
+    def create(self, name: str, rule: Callable[[Endpoint | None], Sequence[Event]]) -> Endpoint:
+        """Append what ``rule`` returns for the endpoint as it is, None without one. It is asked
+        again if the endpoint has changed meanwhile, and raises what speaks against it."""
+        while True:
+            before = self.find(name)
+            events = rule(before)
+            after = self.apply(name, before, events)
+            if after is not None:
+                return after
 
-    def keep_traffic(self, endpoint: str) -> None:
-        """No deployment of an endpoint takes its traffic when it is ready."""
-        with self.lock:
-            for row in self.deployments(endpoint):
-                if row.takes_traffic:
-                    self.change(row, takes_traffic=0)
+    def change(self, name: str, rule: Callable[[Endpoint], Sequence[Event]]) -> Endpoint:
+        """As ``create``, for an endpoint that is there. Raises NotFound."""
+        return self.create(name, lambda _: rule(self.get(name)))
 
-    def move_traffic(self, row: DeploymentRow) -> None:
-        """A deployment gets the traffic that it takes. The second call, when the router knows it,
-        ends that."""
-        with self.lock:
-            now = self._current(row)
-            if not now.takes_traffic or now.is_deleted or now.revision != row.revision:
-                return
-            endpoint = self.get(row.endpoint)
-            before = endpoint.spec.get("traffic") or {}
-            traffic = with_share(before, row.name, now.takes_traffic)
-            if before.get(row.name) == traffic[row.name]:
-                self.change(row, takes_traffic=0)
-            else:
-                self.put(endpoint._replace(spec={**endpoint.spec, "traffic": traffic}))
+    def apply(self, name: str, before: Endpoint | None, events: Sequence[Event]) -> Endpoint | None:
+        """Append events that were decided from ``before``; the endpoint after them. Returns None if
+        it has changed: decide again."""
+        if not events:
+            return before
+        after = fold_all(before, events)
+        self._rows()
+        with self._lock:
+            if self._latest is None or self._latest.get(name) != before:
+                return None
+            with self._engine.begin() as connection:
+                if not _write(connection, before, after, events):
+                    self._latest = None  # another server has changed it
+                    return None
+            self._latest[name] = after
+            if after.is_gone:
+                del self._latest[name]
+        return after
 
-    def scale(self, row: DeploymentRow, replicas: int) -> DeploymentRow:
-        """Change ``scaled``, unless there is a new revision by now."""
-        with self.lock:
-            is_same = self._current(row).revision == row.revision
-            return self.change(row, scaled=replicas) if is_same else row
+    def events(self, name: str) -> builtins.list[StoredEvent]:
+        """The newest events of an endpoint since it was created, in order. Raises NotFound."""
+        self.get(name)
+        query = select(_events).where(_events.c.endpoint == name).order_by(_events.c.id)
+        with self._reading.connect() as connection:
+            rows = [*connection.execute(query)]
+        several = [
+            StoredEvent(row.id, Event(Kind(row.kind), row.at, row.deployment, row.by, row.data))
+            for row in rows
+        ]
+        created = (n for n, item in enumerate(several) if item.event.kind is Kind.CREATED)
+        return several[max(created, default=0) :]
 
-    def _current(self, row: DeploymentRow) -> DeploymentRow:
-        data = (self._settings.get(_DEPLOYMENTS) or {}).get(row.key)
-        if data is None:
-            hint = f"allranks deployment list -e {row.endpoint}"
-            raise NotFound(f"deployment {row.key!r} not found", hint=hint)
-        return _deployment(data)
-
-    def forget(self, row: DeploymentRow) -> None:
-        """A deleted deployment whose replicas have ended, unless there is a new one by now."""
-        with self.lock:
-            if self._current(row).is_deleted:
-                self._settings.change(_DEPLOYMENTS, {row.key: None})
+    def _rows(self) -> dict[str, Endpoint]:
+        with self._lock:
+            if self._latest is None:
+                with self._reading.connect() as connection:
+                    rows = [unpack(Endpoint, row.record) for row in connection.execute(_ALL)]
+                self._latest = {row.name: row for row in rows}
+            return dict(self._latest)
 
 
-def _deployment(data: dict[str, Any]) -> DeploymentRow:
-    replicas = tuple(ReplicaRow(*values) for values in data["replicas"])
-    takes = data.get("takes_traffic", 0)  # version 0.1 wrote True: all
-    takes = 100 if takes is True else int(takes)
-    return DeploymentRow(**{**data, "replicas": replicas, "takes_traffic": takes})
+_ALL = select(_table.c.record)
+
+
+def _write(
+    connection: Connection, before: Endpoint | None, after: Endpoint, events: Sequence[Event]
+) -> bool:
+    """Whether the endpoint was as ``before``."""
+    new = {"version": after.version, "record": pack(after)}
+    if before is None:
+        query = select(_table.c.name).where(_table.c.name == after.name)
+        if connection.execute(query).first() is not None:
+            return False
+        connection.execute(insert(_table).values(name=after.name, **new))
+    else:
+        same = (_table.c.name == after.name, _table.c.version == before.version)
+        if connection.execute(update(_table).where(*same).values(**new)).rowcount != 1:
+            return False
+    if after.is_gone:
+        connection.execute(delete(_table).where(_table.c.name == after.name))
+        return True
+    connection.execute(insert(_events), [{**pack(item), "endpoint": after.name} for item in events])
+    if after.version // 100 != (after.version - len(events)) // 100:
+        _forget_oldest(connection, after.name)
+    return True
+
+
+def _forget_oldest(connection: Connection, name: str) -> None:
+    mine = _events.c.endpoint == name
+    query = select(_events.c.id).where(mine).order_by(_events.c.id.desc()).offset(KEPT_EVENTS)
+    last = connection.execute(query.limit(1)).scalar()
+    if last is not None:
+        connection.execute(delete(_events).where(mine, _events.c.id <= last))

@@ -114,6 +114,34 @@ schedules = sa.Table(
     sa.Column("last", sa.JSON),
 )
 
+# Endpoints that answer requests, with their deployments: records and what has happened to them.
+endpoints = sa.Table(
+    "endpoints",
+    metadata,
+    sa.Column("name", sa.String(255), primary_key=True),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("record", sa.JSON, nullable=False),
+)
+
+endpoint_events = sa.Table(
+    "endpoint_events",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column(
+        "endpoint",
+        sa.String(255),
+        sa.ForeignKey("endpoints.name", ondelete="CASCADE"),
+        nullable=False,
+    ),
+    sa.Column("at", sa.Float, nullable=False),
+    sa.Column("kind", sa.String(20), nullable=False),
+    # Empty for the endpoint itself; `by` for the server.
+    sa.Column("deployment", sa.String(255), nullable=False),
+    sa.Column("by", sa.String(255), nullable=False),
+    sa.Column("data", sa.JSON, nullable=False),
+    sa.Index("endpoint_events_endpoint", "endpoint", "id"),
+)
+
 computes = sa.Table(
     "computes",
     metadata,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from allranks.api.endpoints import (
         DeploymentAnswer,
         EndpointAnswer,
+        EndpointEvent,
         ReplicaAnswer,
     )
 
@@ -183,7 +184,13 @@ def unanswered(made: EndpointAnswer) -> list[str]:
     ]
 
 
-show_endpoint_options = get_credentials_options = _name
+get_credentials_options = _name
+
+
+def show_endpoint_options(parser: argparse.ArgumentParser) -> None:
+    _name(parser)
+    events = "what has happened to it and its deployments, and why"
+    parser.add_argument("--events", action="store_true", help=events)
 
 
 def delete_options(parser: argparse.ArgumentParser) -> None:
@@ -192,7 +199,9 @@ def delete_options(parser: argparse.ArgumentParser) -> None:
 
 
 def show_endpoint(options: argparse.Namespace) -> int:
-    """Show an endpoint, its deployments, and how they answer."""
+    """Show an endpoint, its deployments, and how they answer; or why a rollout went as it did."""
+    if options.events:
+        return _show_events(options)
     made = online_or_batch(options.name)
     if is_batch(made):
         return int(_batch().show_endpoint(options, made))
@@ -231,6 +240,19 @@ def show_endpoint(options: argparse.Namespace) -> int:
     for note in made["notes"]:
         show.talk(f"note: {note}")
     return 0
+
+
+def _show_events(options: argparse.Namespace) -> int:
+    events = find_server.ask(routes.endpoint_events, options.name)
+    rows = [
+        (event["at"][:19].replace("T", " "), event["deployment"] or "-", _why(event))
+        for event in events
+    ]
+    return show.listing(options, events, ("TIME", "DEPLOYMENT", "EVENT"), rows)
+
+
+def _why(event: EndpointEvent) -> str:
+    return event["message"] + (f" (by {event['by']})" if event["by"] else "")
 
 
 def update_options(parser: argparse.ArgumentParser) -> None:

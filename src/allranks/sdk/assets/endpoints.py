@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from allranks.api import routes
-from allranks.core.replicas import HOPELESS
+from allranks.core.endpoints.patience import HOPELESS
 from allranks.errors import AllranksError, Conflict, NotFound, ServerError, TimedOut, UsageError
 from allranks.sdk.assets.computes import Poller
 from allranks.sdk.assets.provisioning import provisioning_state

@@ -19,6 +19,7 @@ from allranks.http_client import Client
 from allranks.server.endpoints import keeper
 from allranks.server.endpoints.router_process import RouterProcess
 from allranks.store.database import open_database
+from allranks.store.endpoints import Endpoints
 from allranks.store.key_values import Settings
 from tests.server.serving import JOB, Served, served
 from tests.support import free_port, until
@@ -62,11 +63,15 @@ def test_changes_at_once_lose_none(server: Served):
         [*several.map(change, range(12))]
     shown = server.people.get(f"{address}/deployments/d").json()
     assert shown["revision"] == 13
+    events = server.people.get(f"{address}/events").json()
+    assert [event["kind"] for event in events].count("updated") == 12
+    assert events[0]["message"] == "created"
+    assert any(event["by"] for event in events)
     keys = server.people.get(f"{address}/keys").json()
     database = open_database(server.home.database)
-    row = Settings(database).get("endpoints")["e"]
+    row = Endpoints(database, Settings(database), None).get("e")  # type: ignore[arg-type]
     database.dispose()
-    assert row["keys"] == [hashlib.sha256(each.encode()).hexdigest() for each in keys.values()]
+    assert [*row.keys] == [hashlib.sha256(each.encode()).hexdigest() for each in keys.values()]
 
 
 def test_more_replicas_than_the_machine_holds_are_refused(server: Served):

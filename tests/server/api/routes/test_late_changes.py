@@ -11,17 +11,21 @@ from typing import Any
 import pytest
 
 from allranks.api.routes import Role
+from allranks.core.endpoints import changes
+from allranks.core.endpoints.events import Event, Kind
+from allranks.core.endpoints.record import Deployment, Endpoint, Replica, Revision
 from allranks.errors import Conflict, Forbidden, NotFound
-from allranks.server.api.routes import batch, endpoints
+from allranks.server.api.routes import batch, deployments, endpoints
 from allranks.server.api.routes.assets import models
 from allranks.server.assets.model_versions import ModelVersions
 from allranks.server.auth.roles import Person
 from allranks.server.loop.subscriptions import Subscriptions
+from allranks.settings import Home
 from allranks.spec.batch import STEP
 from allranks.store.assets import Assets
 from allranks.store.batch import BatchEndpoints
 from allranks.store.database import opened_database
-from allranks.store.endpoints import DeploymentRow, EndpointRow, Endpoints, ReplicaRow
+from allranks.store.endpoints import Endpoints
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.trees import Trees
 from allranks.store.jobs.records import Records
@@ -57,6 +61,26 @@ class Late:
         self._lock.release()
 
 
+class LateEndpoints:
+    """The endpoints; ``meanwhile`` is called once before the next change is decided."""
+
+    def __init__(self, inner: Endpoints) -> None:
+        self._inner = inner
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def change(self, name: str, rule: Callable[[Endpoint], list[Event]]) -> Endpoint:
+        def late(row: Endpoint) -> list[Event]:
+            meanwhile, self.meanwhile = self.meanwhile, lambda: None
+            events = rule(row)
+            meanwhile()
+            return events
+
+        return self._inner.change(name, late)
+
+
 @pytest.fixture
 def services(tmp_path: Path) -> Iterator[Any]:
     """Those of a server that batch endpoints need, with Ann's endpoint and a model."""
@@ -65,16 +89,16 @@ def services(tmp_path: Path) -> Iterator[Any]:
         versions = ModelVersions(Assets(database, "model"), Trees(tmp_path / "models"))
         versions.assets.create("m", "1", {"digest": "d"})
         made = SimpleNamespace(
+            home=Home(tmp_path),
             batch=BatchEndpoints(settings),
             admission_lock=Late(),
             components=SimpleNamespace(find=None),
             blobs=Blobs(tmp_path / "blobs"),
             models=SimpleNamespace(versions=versions),
             records=Records(database),
-            endpoints=Endpoints(settings, Secrets(settings, tmp_path / "key", "k")),
+            endpoints=Endpoints(database, settings, Secrets(settings, tmp_path / "key", "k")),
         )
         made.batch.lock = Late()  # type: ignore[assignment]
-        made.endpoints.lock = Late()  # type: ignore[assignment]
         batch.put("e", {}, made, ANN)
         yield made
 
@@ -95,73 +119,108 @@ def test_an_endpoint_that_became_anothers_is_left_alone(services: Any) -> None:
     assert services.batch.get("e").deployments
 
 
+def deploy(services: Any, spec: dict[str, Any], *replicas: Replica) -> Deployment:
+    """Ann's endpoint with a deployment, of which these replicas are ready."""
+    endpoints_of = services.endpoints
+    new = Revision(spec, {"spec": spec}, "", 1)
+    endpoints_of.create("o", lambda none: changes.create(none, "o", {"name": "o"}, 0.0, "ann"))
+    endpoints_of.change("o", lambda row: changes.deploy(row, "d", new, 0, 0.0, "ann"))
+    for item in replicas:
+        add(services, item)
+    row: Deployment = endpoints_of.deployment("o", "d")
+    return row
+
+
+def add(services: Any, item: Replica) -> None:
+    data = {"job": item.job, "revision": item.revision, "address": "unix:a", "model": item.model}
+    events = [Event(Kind.STARTING, 0.0, "d", data=data)]
+    if item.was_ready:
+        events.append(Event(Kind.READY, 0.0, "d", data={"job": item.job, "seconds": 1.0}))
+    services.endpoints.change("o", lambda row: events)
+
+
+def update(services: Any, spec: dict[str, Any]) -> None:
+    new = Revision(spec, {"spec": spec}, "", 1)
+    services.endpoints.change("o", lambda row: changes.update(row, "d", new, 0, 0.0, "ann"))
+
+
 def test_an_online_endpoint_that_became_anothers_is_left_alone(services: Any) -> None:
-    row = DeploymentRow("o", "d", {}, {}, 1, 0.0, "ann", previous={})
-    services.endpoints.put(EndpointRow("o", {"name": "o"}, [], 0.0, "ann"))
-    services.endpoints.create_deployment(row)
+    """It was deleted, and another person's has its name."""
+    services.endpoints = LateEndpoints(services.endpoints)
+    spec = {"name": "d", "endpoint_name": "o", "command": "x"}
 
     def taken() -> None:
-        services.endpoints.put(services.endpoints.get("o")._replace(created_by="bob"))
-        services.endpoints.change(row, created_by="bob")
+        services.endpoints.change("o", lambda row: [Event(Kind.DELETED, 0.0, by="ann")])
+        services.endpoints.create(
+            "o", lambda none: changes.create(none, "o", {"name": "o"}, 0.0, "bob")
+        )
+        new = Revision(spec, {"spec": spec}, "", 1)
+        services.endpoints.change("o", lambda row: changes.deploy(row, "d", new, 0, 0.0, "bob"))
 
     for change in (
-        lambda: endpoints.update_deployment("o", "d", {"rollback": True}, services, ANN),
+        lambda: deployments.delete("o", "d", services, ANN),
+        lambda: deployments.update("o", "d", {"instance_count": 1}, services, ANN),
         lambda: endpoints.renew_key("o", {}, services, ANN),
+        lambda: endpoints.update("o", {"tags": {}}, services, ANN),
+        lambda: endpoints.delete("o", services, ANN),
     ):
-        services.endpoints.change(row, created_by="ann")
-        services.endpoints.put(services.endpoints.get("o")._replace(created_by="ann"))
-        services.endpoints.lock.meanwhile = taken
+        deploy(services, spec)
+        services.endpoints.meanwhile = taken
         with pytest.raises(Forbidden):
             change()
-    assert services.endpoints.deployments() == [row._replace(created_by="bob")]
-    assert services.endpoints.keys.get("o") == {}
+        assert services.endpoints.deployment("o", "d").created_by == "bob"
+        assert services.endpoints.keys.get("o") == {}
+        services.endpoints.change("o", lambda row: [Event(Kind.DELETED, 0.0, by="bob")])
 
 
 def test_failed_updates_are_taken_back_and_the_replicas_of_before_stay(services: Any) -> None:
     spec = {"name": "d", "endpoint_name": "o", "command": "works"}
-    old = ReplicaRow("old", 1, "unix:a", 0.0, True)
-    row = DeploymentRow("o", "d", spec, {"spec": spec}, 1, 0.0, "ann", replicas=(old,))
+    old = Replica("old", 1, "unix:a", 0.0, True)
+    deploy(services, spec, old)
     for command in ("fails", "fails, too"):
-        bad = row._replace(spec={**spec, "command": command})
-        row = row._replace(**endpoints._changes(row, bad, services))
-    row = row._replace(failures=3)
+        update(services, {**spec, "command": command})
+    failed = {"failures": 3, "wait": 4.0, "reason": "no", "ended": True, "given_up": False}
+    event = Event(Kind.FAILED, 0.0, "d", data={"job": "gone", **failed})
+    row = services.endpoints.change("o", lambda row: [event]).deployments["d"]
     assert (row.revision, row.failures) == (3, 3)
-    services.endpoints.put(EndpointRow("o", {"name": "o"}, [], 0.0, "ann"))
-    services.endpoints.create_deployment(row)
     services.endpoints.counts = {"o/d": {"replicas": {"old": {"ready": True, "drains": False}}}}
     services.subscriptions = Subscriptions()
-    made = endpoints.update_deployment("o", "d", {"instance_count": 1}, services, ANN)
+    made = deployments.update("o", "d", {"instance_count": 1}, services, ANN)
     assert (made["state"], made["instances"]) == ("Ready", 1)
     assert made["notes"] == ["the update of o/d that failed is taken back"]
-    (row,) = services.endpoints.deployments()
+    row = services.endpoints.deployment("o", "d")
     assert row.spec == {**spec, "instance_count": 1}
     assert (row.revision, row.replicas) == (1, (old,))
     # The next one has a number of its own, and what works is kept.
-    failed = ReplicaRow("failed", 3, "unix:b", 0.0)
-    row = row._replace(replicas=(old, failed))
-    row = row._replace(**endpoints._changes(row, bad, services))
-    assert (row.revision, row.previous["spec"]["command"]) == (4, "works")
+    add(services, Replica("failed", 3, "unix:b", 0.0))
+    update(services, {**spec, "command": "fails"})
+    row = services.endpoints.deployment("o", "d")
+    assert row.previous is not None
+    assert (row.revision, row.previous.spec["command"]) == (4, "works")
     # Of one that works, going back is a new revision.
-    row = row._replace(replicas=(ReplicaRow("new", 4, "unix:c", 0.0, True),))
-    row = row._replace(**endpoints._changes(row, None, services))
-    assert (row.revision, row.spec["command"]) == (5, "works")
+    for job in ("old", "failed"):
+        services.endpoints.change(
+            "o", lambda row, job=job: [Event(Kind.ENDED, 0.0, "d", data={"job": job})]
+        )
+    add(services, Replica("new", 4, "unix:c", 0.0, True))
+    made = deployments.update("o", "d", {"rollback": True}, services, ANN)
+    assert (made["revision"], made["spec"]["command"]) == (5, "works")
 
 
 def test_the_model_that_answers_after_a_failed_update_is_shown_and_stays(services: Any) -> None:
     versions = services.models.versions.assets
     versions.create("m", "2", {"digest": "e"})
-    old = ReplicaRow("old", 1, "unix:a", 0.0, True, model="azureml:m:1")
-    spec = {"name": "d", "endpoint_name": "o", "model": "azureml:m:2"}
-    row = DeploymentRow("o", "d", spec, {"spec": spec}, 2, 0.0, "ann", replicas=(old,))
-    services.endpoints.put(EndpointRow("o", {"name": "o"}, [], 0.0, "ann"))
-    services.endpoints.create_deployment(row)
-    assert endpoints.show_deployment("o", "d", services)["model"] == "azureml:m:2"
+    spec = {"name": "d", "endpoint_name": "o", "model": "azureml:m:1"}
+    deploy(services, spec, Replica("old", 1, "unix:a", 0.0, True, model="azureml:m:1"))
+    update(services, {**spec, "model": "azureml:m:2"})
+    assert deployments.show("o", "d", services)["model"] == "azureml:m:2"
     services.endpoints.counts = {"o/d": {"replicas": {"old": {"ready": True, "drains": False}}}}
-    assert endpoints.show_deployment("o", "d", services)["model"] == "azureml:m:1"
+    assert deployments.show("o", "d", services)["model"] == "azureml:m:1"
     for version in ("m:1", "m:2"):
         with pytest.raises(Conflict, match=f"the deployment o/d uses {version}"):
             models.delete(version, services)
-    services.endpoints.change(row, replicas=(old._replace(drains_since=1.0),))
+    draining = Event(Kind.DRAINING, 1.0, "d", data={"job": "old", "why": "it is replaced"})
+    services.endpoints.change("o", lambda row: [draining])
     models.delete("m:1", services)
 
 
@@ -178,15 +237,21 @@ def test_a_model_is_there_or_deleted(services: Any) -> None:
 
 
 def test_a_deployment_that_is_made_again_while_the_deleted_one_stops(services: Any) -> None:
-    services.endpoints.put(EndpointRow("o", {"name": "o"}, [], 0.0, "ann"), new=True)
-    replicas = (ReplicaRow("a", 2, "unix:a", 0.0), ReplicaRow("b", 1, "unix:b", 0.0))
-    row = DeploymentRow("o", "d", {}, {}, 1, 0.0, "ann", replicas=replicas)
-    services.endpoints.create_deployment(row)
+    spec = {"name": "d", "endpoint_name": "o", "command": "x"}
+    deploy(services, spec, Replica("a", 2, "unix:a", 0.0), Replica("b", 1, "unix:b", 0.0))
+    new = Revision(spec, {"spec": spec}, "", 1)
+
+    def made(row: Endpoint) -> list[Event]:
+        return changes.deploy(row, "d", new, 0, 2.0, "ann")
+
     with pytest.raises(Conflict, match="already exists"):
-        services.endpoints.create_deployment(row)
-    deleted = services.endpoints.change(row, is_deleted=True)
-    made = services.endpoints.create_deployment(row._replace(replicas=()))
-    assert made.revision == 3, "none of the replicas counts as one of it"
-    assert [item.job for item in made.replicas if item.drains_since] == ["a", "b"]
-    services.endpoints.forget(deleted)  # a look that began before
-    assert services.endpoints.deployment("o", "d") == made
+        services.endpoints.change("o", made)
+    services.endpoints.change("o", lambda row: [Event(Kind.DELETED, 1.0, "d", "ann")])
+    before = services.endpoints.get("o")
+    row = services.endpoints.change("o", made).deployments["d"]
+    assert row.revision == 3, "none of the replicas counts as one of it"
+    assert [item.job for item in row.replicas if item.drains_since] == ["a", "b"]
+    # A look that began before changes nothing.
+    ended = Event(Kind.ENDED, 3.0, "d", data={"job": "a"})
+    assert services.endpoints.apply("o", before, [ended]) is None
+    assert services.endpoints.deployment("o", "d") == row

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.core.scaling import Need, Scale, follow, needed
+from allranks.core.endpoints.scaling import Need, Scale, follow, needed
 
 SCALE = Scale(0, 10, 0.7, 60.0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from allranks.core.request_samples import KEPT, PACE, Samples
+from allranks.core.endpoints.request_samples import KEPT, PACE, Samples
 
 
 def counts(requests: int) -> dict[str, Any]:
