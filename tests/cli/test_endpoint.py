@@ -86,6 +86,11 @@ def test_a_deployment_from_its_file_to_its_end(allranks: Allranks, files: Path, 
     assert answer(allranks, "endpoint", "show", "birds")["state"] == "UpdateFailed"
     logs = allranks("deployment", "logs", "blue", "-e", "birds")
     assert "RuntimeError: no such model" in logs.stdout + logs.stderr
+    events = allranks("endpoint", "show", "birds", "--events").stdout
+    assert "updated: replicas of before answer until new ones are ready (by " in events
+    assert "RuntimeError: no such model; 3 tries in a row failed; the next one is in 4 s" in events
+    made = answer(allranks, "endpoint", "show", "birds", "--events")
+    assert [item["kind"] for item in made[:3]] == ["created", "keys", "deployed"]
     words = ("deployment", "update", "blue", "-e", "birds", "--instance-count", "2")
     made = allranks(*words, timeout=120)
     assert made.returncode == 0, made.stderr

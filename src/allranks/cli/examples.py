@@ -130,7 +130,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "model deploy": ("birds", "birds:3 --name bird-api --script score.py --code src"),
     "endpoint create": ("birds", "-f endpoint.yml"),
     "endpoint list": ("", "--type batch"),
-    "endpoint show": ("birds", "birds --json"),
+    "endpoint show": ("birds", "birds --events"),
     "endpoint update": ("birds --traffic 'blue=90 green=10'", "digits --default forest"),
     "endpoint invoke": ("birds --data '[[1, 2]]'", "digits --input images"),
     "endpoint delete": ("birds", "birds --yes"),

@@ -19,7 +19,7 @@ DRAIN = 30.0
 _MOST_STARTS = 10
 # Seconds between two looks: while something changes, while a request may want the first replica,
 # else.
-_QUICK, _ALERT, CALM = 0.05, 0.2, 1.0
+QUICK, _ALERT, CALM = 0.05, 0.2, 1.0
 
 
 class Decision(NamedTuple):
@@ -214,5 +214,5 @@ def next_look(row: Deployment, seen: Sequence[ReplicaState], now: float) -> floa
         is_waiting = row.failures and now < row.next_try and not row.replicas
         is_moving = not settled and not is_waiting
     if is_moving:
-        return _QUICK
+        return QUICK
     return CALM if row.instances else _ALERT

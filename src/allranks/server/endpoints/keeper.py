@@ -11,7 +11,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from allranks.api.jobs import JobError
-from allranks.core.endpoints.decide import CALM, decide, is_late, next_look, refused, starting
+from allranks.core.endpoints.decide import (
+    CALM,
+    QUICK,
+    decide,
+    is_late,
+    next_look,
+    refused,
+    starting,
+)
 from allranks.core.endpoints.events import Event, Kind, sentence
 from allranks.core.endpoints.load import Scaler
 from allranks.core.endpoints.record import Deployment, Endpoint, Replica
@@ -151,7 +159,7 @@ class Keeper(Worker):
                 after, seconds = self._advance(after, key, counts.get(row.key, {}))
                 wait = min(wait, seconds)
             except Changed:
-                return 0.0
+                return QUICK
             except (AllranksError, OSError) as error:
                 log.warning("%s: %s", row.key, error)
             except Exception:
