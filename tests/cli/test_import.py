@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from allranks.cli.importing import job_files
 from allranks.cli.importing.finding import prefix_of, uses
+from allranks.cli.importing.import_folder import _looked
 from allranks.cli.importing.judge import Judge
 from allranks.cli.importing.programs import look_at_program, look_at_script
 from tests.support import Allranks, answer
@@ -261,6 +263,20 @@ def test_a_folder_without_any(allranks: Allranks, code: Path) -> None:
     wrong = allranks("import", "nowhere")
     assert wrong.returncode == 2
     assert "nowhere is not a folder" in wrong.stderr
+
+
+def test_what_is_no_file_of_text_is_not_read(tmp_path: Path) -> None:
+    """A pipe ends never, and a file of holes fills the memory."""
+    (tmp_path / "a.sh").write_text(
+        "ssm run -p P -t T -e pipe.py\nssm run -p P -t T -e /dev/zero\n"
+        "ssm run -p P -t T -e holes.py\n"
+    )
+    for name in ("pipe.py", "job.yml", "b.ipynb", "c.sh"):
+        os.mkfifo(tmp_path / name)
+    for name in ("holes.py", "holes.ipynb", "holes.sh"):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(1 << 40)
+    assert [each.file for each in _looked(tmp_path)] == ["a.sh"]
 
 
 def test_prefixes() -> None:

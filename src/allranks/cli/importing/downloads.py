@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from allranks.cli.importing.finding import read_text
+
 _CALLS = re.compile(
     r"\b(?:urlretrieve|urlopen|requests\.get|load_dataset|from_pretrained|snapshot_download"
     r"|hf_hub_download|nltk\.download|fetch_(?!all\b|one\b)[a-z]\w+|datasets\.\w+\.load_data)\("
@@ -25,7 +27,7 @@ def doubts(place: Path) -> Iterator[str]:
     scripts = sorted(place.rglob("*.py"))[:_MOST_FILES] if place.is_dir() else [place]
     for script in scripts:
         try:
-            text = script.read_bytes()[:_MOST_BYTES].decode(errors="replace")
+            text = read_text(script)[:_MOST_BYTES]
         except OSError:
             continue
         if downloads(text):

@@ -25,6 +25,9 @@ class Finding(NamedTuple):
     data: tuple[str, ...] = ()
 
 
+# The most bytes of a file that is read: notebooks have pictures.
+_LARGEST = 256 << 20
+
 _PREFIXES = (
     re.compile(r"(?:wasbs?|abfss?)://[^/]+/"),
     re.compile(r"https?://[^/]+\.(?:blob|dfs)\.core\.windows\.net/[^/]+/"),
@@ -33,10 +36,17 @@ _PREFIXES = (
 )
 
 
-def mentions(file: Path, *words: bytes) -> bool:
+def read_text(file: Path) -> str:
+    """The text of a file. Raises OSError for one that is no regular file, or too large."""
+    if not file.is_file() or file.stat().st_size > _LARGEST:
+        raise OSError(f"{file} is not a file of text")
+    return file.read_text(encoding="utf-8", errors="replace")
+
+
+def mentions(file: Path, *words: str) -> bool:
     """Whether a file that cannot be parsed has one of the words, and so is one of Azure ML's."""
     try:
-        content = file.read_bytes()
+        content = read_text(file)
     except OSError:
         return False
     return any(word in content for word in words)

@@ -70,6 +70,8 @@ def _looked(root: Path) -> Iterator[Finding]:
         for name in sorted(files):
             file = Path(folder, name)
             looked = None
+            if not file.is_file():
+                continue  # a pipe, which would not end
             if file.suffix in (".yml", ".yaml"):
                 looked = job_files.look(file, str(file.relative_to(root)))
             elif file.suffix in (".py", ".ipynb"):

@@ -48,7 +48,7 @@ def look(file: Path, name: str) -> Finding | None:
     try:
         data, lines = load.read(load.content(file), file=name)
     except SpecError as error:
-        if not mentions(file, b"azuremlschemas.", b"azureml:"):
+        if not mentions(file, "azuremlschemas.", "azureml:"):
             return None
         return Finding(name, "YAML", NO, problems=_problems(error))
     kind = _kind(data)

@@ -20,6 +20,7 @@ from allranks.cli.importing.finding import (
     Finding,
     mentions,
     prefix_of,
+    read_text,
 )
 from allranks.cli.importing.judge import ANSWERED, PIN, IsRegistered, Judge
 from allranks.compat.azure.absent import INSTEAD
@@ -56,7 +57,7 @@ def look_at_program(
     try:
         sources = list(_sources(file))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        if not mentions(file, b"azure.ai.ml", b"azureml"):
+        if not mentions(file, "azure.ai.ml", "azureml"):
             return None
         return Finding(name, kind, NO, problems=((f"it cannot be read: {error}", ""),))
     imports = {each for source in sources for each in _imports(source)}
@@ -109,7 +110,7 @@ def look_at_program(
 
 def _kernel(file: Path) -> str:
     """The kernel that a notebook asks for: its author's may not be here."""
-    metadata = json.loads(file.read_text(encoding="utf-8", errors="replace")).get("metadata") or {}
+    metadata = json.loads(read_text(file)).get("metadata") or {}
     return str((metadata.get("kernelspec") or {}).get("name") or _KERNEL)
 
 
@@ -121,7 +122,7 @@ def _instead_of(problem: str) -> str:
 
 def _magics(file: Path) -> Iterator[str]:
     """The lines of a notebook for IPython or a shell, but for those that show something."""
-    for cell in json.loads(file.read_text(encoding="utf-8", errors="replace"))["cells"]:
+    for cell in json.loads(read_text(file))["cells"]:
         if cell["cell_type"] == "code":
             for line in "".join(cell["source"]).splitlines():
                 if _MAGIC.match(line):
@@ -129,7 +130,7 @@ def _magics(file: Path) -> Iterator[str]:
 
 
 def _sources(file: Path) -> Iterator[str]:
-    text = file.read_text(encoding="utf-8", errors="replace")
+    text = read_text(file)
     if file.suffix != ".ipynb":
         yield text
         return
@@ -164,7 +165,7 @@ def _is_there(module: str, attribute: str) -> bool:
 def look_at_script(file: Path, name: str) -> Finding | None:
     """What is found of a shell script; None if it has no line of `az ml` or `ssm`."""
     try:
-        text = file.read_text(encoding="utf-8", errors="replace")
+        text = read_text(file)
     except OSError:
         return None
     problems: list[tuple[str, str]] = []
@@ -232,7 +233,7 @@ def _doubts_of_task(words: Sequence[str], folder: Path) -> Iterator[str]:
         return
     beside = [source, script.parent, *(_below(folder, path) for path in options.dependencies)]
     try:
-        imports = {module for module, _ in _imports(script.read_text(errors="replace"))}
+        imports = {module for module, _ in _imports(read_text(script))}
     except OSError:
         return
     for top in sorted({module.partition(".")[0] for module in imports} - {"torch"}):
@@ -247,7 +248,7 @@ def _pin_doubts(place: Path, *names: str) -> Iterator[str]:
     files += [file for name in names for file in sorted(place.rglob(name))]
     for file in files[:_MOST_FILES]:
         if file.is_file():
-            for pin in PIN.findall(file.read_text(errors="replace")):
+            for pin in PIN.findall(read_text(file)):
                 yield f"whether {pin} installs"
 
 
