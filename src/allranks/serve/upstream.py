@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
-from httptools import HttpParserError, HttpResponseParser
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -148,7 +148,7 @@ class Connection(asyncio.Protocol):
         self.received.pending += len(data)
         try:
             self.received.parser.feed_data(data)
-        except HttpParserError as error:
+        except (HttpParserError, HttpParserUpgrade) as error:
             self._ended(str(error))
             return
         if self.received.pending > _LONGEST_HEAD:

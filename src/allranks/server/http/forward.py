@@ -7,13 +7,15 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 
-from httptools import HttpParserError, HttpResponseParser
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 Headers = Sequence[tuple[bytes, bytes]]
 Receive = Callable[[], Any]
 Send = Callable[[Any], Any]
 
 _PIECE = 1 << 18
+# Bytes of an answer's head, or of what follows its body: the parser keeps them.
+_LONGEST_HEAD = 1 << 16
 # Headers of a connection.
 _HOP = {
     b"connection",
@@ -146,15 +148,18 @@ async def _write_request(
 
 async def _relay_answer(reader: asyncio.StreamReader, method: str, send: Send) -> None:
     response = _Response()
-    parser = HttpResponseParser(response)
+    parser = response.parser
     started = False
     while not response.complete:
         try:
             data = await reader.read(_PIECE)
+            response.pending += len(data)
             if data:
                 parser.feed_data(data)
-        except (OSError, HttpParserError) as error:
+        except (OSError, HttpParserError, HttpParserUpgrade) as error:
             raise ConnectionError(f"the answer ended early: {error}") from error
+        if response.pending > _LONGEST_HEAD:
+            raise ConnectionError("the head of the answer is too long")
         if response.started and not started:
             started = True
             start = {"status": parser.get_status_code(), "headers": response.headers}
@@ -171,9 +176,11 @@ async def _relay_answer(reader: asyncio.StreamReader, method: str, send: Send) -
 
 
 class _Response:
-    """Callbacks of the parser."""
+    """The parser and its callbacks. ``pending``: bytes since the last of a body, or of a head."""
 
     def __init__(self) -> None:
+        self.parser = HttpResponseParser(self)
+        self.pending = 0
         self.headers: list[tuple[bytes, bytes]] = []
         self.pieces: list[bytes] = []
         self.started = self.complete = False
@@ -187,10 +194,15 @@ class _Response:
             self.headers.append((lower, value))
 
     def on_headers_complete(self) -> None:
-        self.started = True
+        self.started = self.parser.get_status_code() >= 200
+        if self.started:
+            self.pending = 0
+        else:  # 103 and the like: the answer follows
+            self.headers, self.until_closed = [], True
 
     def on_body(self, body: bytes) -> None:
+        self.pending = 0
         self.pieces.append(body)
 
     def on_message_complete(self) -> None:
-        self.complete = True
+        self.complete = self.started
