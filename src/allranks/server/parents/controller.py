@@ -17,6 +17,7 @@ from allranks.store.key_values import read_once
 
 if TYPE_CHECKING:
     from allranks.api.jobs import JobError
+    from allranks.store.jobs.job_notes import JobNotes
 
 
 class Controller(ABC):
@@ -72,7 +73,7 @@ class Controller(ABC):
         row: JobRow,
         reason: Reason,
         error: JobError | None,
-        notes: Mapping[str, Any],
+        notes: JobNotes,
     ) -> None:
         outcome = VERDICTS[reason].outcome
         error = error if outcome is JobStatus.FAILED else None

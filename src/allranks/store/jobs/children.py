@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Collection
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import Engine, func, or_, select
 
 from allranks.statuses import JobStatus
+from allranks.store.jobs.job_rows import NO_NOTES
 from allranks.store.tables import jobs as _jobs
 
 if TYPE_CHECKING:
     from allranks.api.jobs import JobError
+    from allranks.store.jobs.job_notes import JobNotes
 
 # Ids in one query: databases have a limit.
 _BATCH = 500
@@ -32,7 +34,7 @@ class ChildState(NamedTuple):
     error: JobError | None
     started_at: float | None
     ended_at: float | None
-    notes: Mapping[str, Any]
+    notes: JobNotes
 
 
 class Children:
@@ -64,9 +66,8 @@ class Children:
                 selected = some if start else or_(_jobs.c.id > above, some)
                 for row in connection.execute(query.where(selected)):
                     state = ChildState(*tuple(row))
-                    rows[row.id] = state._replace(
-                        status=JobStatus(row.status), notes=row.notes or {}
-                    )
+                    notes = row.notes or NO_NOTES
+                    rows[row.id] = state._replace(status=JobStatus(row.status), notes=notes)
         return sorted(rows.values(), key=lambda child: child.number)
 
     def has(self, parent: str, number: int) -> bool:

@@ -21,6 +21,7 @@ from allranks.store.tables import jobs as _jobs
 
 if TYPE_CHECKING:
     from allranks.api.jobs import JobError
+    from allranks.store.jobs.job_notes import JobNotes
 
 # Keys of a plan's task that refer to code, environments and data.
 TASK_KEYS = ("code", "in_place", "recipe", "inputs")
@@ -31,6 +32,8 @@ UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, Type
 # The type of a job that runs a command itself. Jobs of other types run children.
 COMMAND = "command"
 
+
+NO_NOTES: JobNotes = {}
 
 # Notes of a job with children that it gets when it ends.
 OF_THE_END = frozenset({"best", "outputs", "closed"})
@@ -43,7 +46,7 @@ class Child(NamedTuple):
 
     parent: str
     number: int
-    notes: Mapping[str, Any]
+    notes: JobNotes
 
 
 class JobRow(NamedTuple):
@@ -66,7 +69,7 @@ class JobRow(NamedTuple):
     type: str = COMMAND
     parent: str | None = None
     number: int | None = None
-    notes: Mapping[str, Any] = {}
+    notes: JobNotes = NO_NOTES
 
     @property
     def key(self) -> str:
@@ -106,7 +109,7 @@ class Uses(NamedTuple):
     in_place: str | None
     recipe: dict[str, Any] | None
     sources: list[dict[str, Any]]
-    notes: dict[str, Any] | None
+    notes: JobNotes | None
     jobs: dict[str, Any] | None
     component: dict[str, Any] | None
     properties: dict[str, Any] | None
@@ -156,7 +159,7 @@ def uses_of(row: JobRow) -> Uses:
         in_place=task["in_place"],
         recipe=task["recipe"],
         sources=task["inputs"],
-        notes=dict(row.notes),
+        notes=row.notes,
         jobs=row.spec.get("jobs"),
         component=row.spec.get("component"),
         properties=row.spec.get("properties"),
@@ -193,5 +196,5 @@ def job_row(row: Row[Any]) -> JobRow:
         type=row.type,
         parent=row.parent,
         number=row.number,
-        notes=row.notes or {},
+        notes=row.notes or NO_NOTES,
     )

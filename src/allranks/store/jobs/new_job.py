@@ -18,12 +18,13 @@ from allranks.events import Event, Kind
 from allranks.statuses import JobStatus
 from allranks.store.jobs.annotations import add as annotate
 from allranks.store.jobs.event_rows import insert_events
-from allranks.store.jobs.job_rows import COMMAND, Child, JobRow
+from allranks.store.jobs.job_rows import COMMAND, NO_NOTES, Child, JobRow
 from allranks.store.tables import deleted_jobs as _deleted
 from allranks.store.tables import jobs as _jobs
 
 if TYPE_CHECKING:
     from allranks.api.jobs import JobError
+    from allranks.store.jobs.job_notes import JobNotes
 
 DELETED = "was deleted; names are not reused"
 _IS_DELETED = select(_deleted.c.name).where(_deleted.c.name == bindparam("name"))
@@ -51,7 +52,7 @@ class NewJob(NamedTuple):
     child: Child | None = None
     ended: bool = False
     outcome: Outcome | None = None
-    notes: Mapping[str, Any] = {}
+    notes: JobNotes = NO_NOTES
 
 
 def insert_job(connection: Connection, new: NewJob, now: float) -> JobRow:

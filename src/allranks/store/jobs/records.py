@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine, Select, and_, bindparam, delete, select, update
 from sqlalchemy.engine import Connection
@@ -37,6 +37,9 @@ _UNCHANGED = (
     .where(_jobs.c.id == bindparam("job_id"), _jobs.c.version == bindparam("seen"))
     .with_for_update()
 )
+
+if TYPE_CHECKING:
+    from allranks.store.jobs.job_notes import JobNotes
 _BY_NAME = select(_jobs.c.id).where(_jobs.c.name == bindparam("name"))
 _SAVE = update(_jobs).where(_jobs.c.id == bindparam("job_id"))
 
@@ -60,7 +63,7 @@ class Records:
         type: str = job_rows.COMMAND,
         child: job_rows.Child | None = None,
         ended: bool = False,
-        notes: Mapping[str, Any] | None = None,
+        notes: JobNotes | None = None,
     ) -> job_rows.JobRow:
         """Create a job with status NotStarted, or Completed if it has ``ended`` without running;
         ``about`` is added to its first event. Raises Conflict if a job has, or a deleted one had,
@@ -262,7 +265,7 @@ class Records:
         return self._latest.keep(saved)
 
     def append(
-        self, name: str, events: Sequence[Event], notes: Mapping[str, Any] | None = None
+        self, name: str, events: Sequence[Event], notes: JobNotes | None = None
     ) -> job_rows.JobRow:
         """Append events of agents or users; outdated and repeated ones are dropped. ``notes``
         replace the job's notes in the same transaction. Raises NotFound."""
@@ -281,7 +284,7 @@ class Records:
         connection: Connection,
         name: str,
         events: Sequence[Event],
-        notes: Mapping[str, Any] | None,
+        notes: JobNotes | None,
     ) -> job_rows.JobRow:
         row = self._locked(connection, name)
         job, new = row.record, []
@@ -323,7 +326,7 @@ class Records:
             for child_id in replaced:
                 connection.execute(update(_jobs).where(_jobs.c.id == child_id).values(number=None))
             event_rows.insert_events(connection, row.id, [event])
-            notes = {
+            notes: Any = {
                 key: value for key, value in row.notes.items() if key not in job_rows.OF_THE_END
             }
             notes["again"] = sorted({*notes.get("again", ()), *replaced.values()})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from allranks import clock
 from allranks.core.parents import pipeline as decisions
@@ -27,6 +27,7 @@ from allranks.store.jobs.job_rows import Child, JobRow
 
 if TYPE_CHECKING:
     from allranks.api.jobs import JobError
+    from allranks.store.jobs.job_notes import JobNotes
 
 
 class Pipeline(Controller):
@@ -99,7 +100,7 @@ class Pipeline(Controller):
         whole = Submission(row.spec, base=task.base, tools=task.tools, python=task.current)
         jobs = {self._order[each.number]: each.name for each in self._states.values()}
         number, own_name = self._order.index(step.name), f"{row.name}_{step.name}"
-        notes: dict[str, Any] = {"step": step.name}
+        notes: JobNotes = {"step": step.name}
         reusable = None
         if step.type != "pipeline":
             submission = step_submission(whole, step, self._spec, own_name, jobs)
@@ -146,8 +147,9 @@ class Pipeline(Controller):
         row = self._services.records.get(state.name)
         if parts is not None and state.status is JobStatus.COMPLETED:
             self._reuse.remember(self._steps[name], row, parts)
-        notes = {key: value for key, value in state.notes.items() if key != "parts"}
-        row = self._services.records.append(state.name, [], {**notes, "closed": True})
+        notes: JobNotes = {**state.notes, "closed": True}
+        notes.pop("parts", None)
+        row = self._services.records.append(state.name, [], notes)
         self._states[state.number] = state._replace(notes=row.notes)
 
     # ------------------------------------------------------------ the end

@@ -29,6 +29,7 @@ from allranks.store.jobs.job_rows import Child, JobRow
 
 if TYPE_CHECKING:
     from allranks.api.jobs import JobError
+    from allranks.store.jobs.job_notes import JobNotes
 
 log = logging.getLogger("allranks.parents")
 
@@ -138,7 +139,7 @@ class Sweep(Controller):
     def _submit(self, row: JobRow, number: int, drawn: Draw) -> None:
         services, task = self._services, row.plan.task
         parent = row.name if self._nodes is not None else ""
-        notes = {"parameters": drawn.parameters, "numbers": drawn.numbers}
+        notes: JobNotes = {"parameters": drawn.parameters, "numbers": drawn.numbers}
 
         def submit_as(name: str) -> None:
             spec = self.spec.trial_spec(name, drawn.parameters)
@@ -172,7 +173,7 @@ class Sweep(Controller):
         """Record the best value of an ended trial."""
         values = self._reports_of(state)
         value = decisions.best_value(self._rules.goal, values)
-        notes = {**state.notes, "value": value, "reports": len(values)}
+        notes: JobNotes = {**state.notes, "value": value, "reports": len(values)}
         if not_finite := sum(not math.isfinite(report) for report in values):
             notes["not_finite"] = not_finite
         if not values:
@@ -180,7 +181,7 @@ class Sweep(Controller):
         self._services.records.append(state.name, [], notes)
 
     def _judge(self, state: ChildState, step: Step) -> None:
-        notes = {**state.notes, "judged": step.interval}
+        notes: JobNotes = {**state.notes, "judged": step.interval}
         if not step.why:
             self._services.records.append(state.name, [], notes)
             return
@@ -195,7 +196,7 @@ class Sweep(Controller):
             self._nodes.end()
         trials = self._trials()
         best = decisions.best(self._rules.goal, trials)
-        notes = {"best": None if best is None else self._states[best.number].name}
+        notes: JobNotes = {"best": None if best is None else self._states[best.number].name}
         self._finish(row, reason, self._error(row, reason, trials), notes)
 
     def _error(self, row: JobRow, reason: Reason, trials: Sequence[Trial]) -> JobError:
