@@ -189,3 +189,15 @@ def test_files_are_replaced_whole_or_not_at_all(tmp_path: Path):
         raise ValueError
     found = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
     assert found == {"f": b"one", "g": b"other"}
+
+
+def test_a_file_of_ours_is_written_at_once_and_only_for_its_owner(tmp_path: Path, monkeypatch):
+    file = tmp_path / "a'b"
+    file.write_text("before")
+    folder_trees.write_file(file, "after")
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("after", 0o600)
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+    with pytest.raises(OSError, match="full"):
+        folder_trees.write_file(file, b"never")
+    assert [each.name for each in tmp_path.iterdir()] == ["a'b"]
+    assert file.read_text() == "after"

@@ -287,6 +287,18 @@ def replace_file(path: Path, below: str | Path) -> Iterator[BinaryIO]:
         os.close(above)
 
 
+def write_file(path: Path, data: bytes | str) -> None:
+    """Write a file in a folder of ours, which whoever reads it sees whole, or not yet; for its
+    owner only. Raises OSError."""
+    part = path.with_name(f".{path.name}.{os.urandom(8).hex()}.new")
+    try:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data.encode() if isinstance(data, str) else data)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
 def read_file(path: Path, most: int = 1 << 20, below: str | Path | None = None) -> bytes:
     """The first ``most`` bytes of a file; see ``open_file``. Raises OSError."""
     with open_file(path, below=below, buffering=0) as file:

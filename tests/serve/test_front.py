@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from allranks import folder_trees
 from allranks.http_limits import connection_limit, header_limits
 from allranks.serve import front as serve_front
 from allranks.serve.front import Front
@@ -44,7 +45,7 @@ class Stranger:
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    agents_listener.write(tmp_path / "c.pem", agents_listener._new_certificate())
+    folder_trees.write_file(tmp_path / "c.pem", agents_listener._new_certificate())
     return tmp_path / "c.pem"
 
 
@@ -79,7 +80,7 @@ def test_a_renewed_certificate_is_shown(play, certificate):
     async def scenario(front: Front, stranger: Stranger) -> None:
         port = front.port
         before = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
-        agents_listener.write(certificate, agents_listener._new_certificate())
+        folder_trees.write_file(certificate, agents_listener._new_certificate())
         order = {"host": "127.0.0.1", "port": port, "certificate": str(certificate), "renewed": 2.0}
         await front.keep(order)
         after = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))

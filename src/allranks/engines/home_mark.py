@@ -6,6 +6,8 @@ import contextlib
 import secrets
 from pathlib import Path
 
+from allranks import folder_trees
+
 
 class HomeMark:
     """Stored in a file of an engine's ``folder``. A path does not identify a home: two machines may
@@ -18,9 +20,7 @@ class HomeMark:
         """Return it, created on first use."""
         if not self._file.exists():
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            temporary = self._file.with_suffix(".new")
-            temporary.write_text(secrets.token_hex(6))
-            temporary.replace(self._file)
+            folder_trees.write_file(self._file, secrets.token_hex(6))
         return self._file.read_text()
 
     def shown(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 from allranks.core import amounts
 from allranks.core.environments.container import ENGINES
 from allranks.errors import Problem, SpecError
+from allranks.spec.fields.problems import nearest
 
 
 class Type(StrEnum):
@@ -121,9 +121,8 @@ def connection(declared: Sequence[Option], values: Mapping[str, Any]) -> dict[st
 def _unknown(
     name: str, place: str, by_name: Mapping[str, Option], others: Sequence[str]
 ) -> Problem:
-    near = difflib.get_close_matches(name, by_name, 1, 0.6)
     options = f"options: {', '.join(by_name)}" if by_name else "this engine has no options"
-    hint = f"did you mean `{near[0]}`?" if near else options
+    hint = nearest(name, by_name) or options
     if others:
         hint = f"it is an option of {' or '.join(others)}; {options}"
     return Problem(f"unknown option {name!r}", place, hint=hint)

@@ -20,7 +20,7 @@ import socket
 import sys
 from pathlib import Path
 
-from allranks import file_locks
+from allranks import file_locks, folder_trees
 from allranks.http_limits.connection_limit import MOST, raise_file_limit
 from allranks.http_limits.server import SleepingServer
 from allranks.serve.access_log import AccessLog
@@ -72,10 +72,8 @@ async def serve(folder: Path, listener: socket.socket) -> None:
 
 def _write_address(listener: socket.socket, front: Front) -> None:
     host, port = listener.getsockname()[:2]
-    new = Path("address.new")
     data = {"pid": os.getpid(), "host": host, "port": port, "front": front.port, "format": FORMAT}
-    new.write_text(json.dumps(data))
-    new.replace("address")
+    folder_trees.write_file(Path("address"), json.dumps(data))
 
 
 def main() -> None:

@@ -13,10 +13,9 @@ import signal
 import socket
 import sqlite3
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks import disk_space, file_locks, settings
+from allranks import disk_space, file_locks, folder_trees, settings
 from allranks.errors import AllranksError, Conflict, ServerError
 from allranks.http_limits.connection_limit import Listener
 from allranks.server.http.agents_listener import free_port
@@ -179,10 +178,7 @@ def _previous_port(home: Home) -> int | None:
 def _write(home: Home, port: int, url: str | None) -> None:
     """Say where this server is; without a ``url``, that it starts."""
     text = json.dumps({"pid": os.getpid(), "port": port, "url": url, "version": __version__})
-    beside = Path(f"{home.server}.new")
-    beside.touch(mode=0o600)
-    beside.write_text(text)
-    beside.replace(home.server)
+    folder_trees.write_file(home.server, text)
 
 
 def _report(ready_fd: int | None, data: dict[str, Any]) -> None:

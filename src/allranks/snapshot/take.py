@@ -8,12 +8,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from allranks import folder_trees
 from allranks.core.amounts import size_text
 from allranks.core.job.code_size import MOST_BYTES, MOST_FILES, is_too_large, largest
 from allranks.core.transfer_progress import OnProgress, Progress, unheard
@@ -190,9 +190,7 @@ class _DigestCache:
             return
         newest = dict([*self.digests.items()][-_MAX_CACHED:])
         with contextlib.suppress(OSError):
-            temporary = self._file.with_suffix(f".{os.getpid()}.new")
-            temporary.write_text(json.dumps(newest))
-            temporary.replace(self._file)
+            folder_trees.write_file(self._file, json.dumps(newest))
 
 
 def _too_large_error(root: Path, size: int, files: list[File]) -> CodeTooLarge:

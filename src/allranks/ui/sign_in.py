@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import secrets
 import time
 from pathlib import Path
 from typing import NamedTuple
 
 from cryptography.fernet import Fernet, InvalidToken
+
+from allranks import folder_trees
 
 # Seconds that a link and a cookie are valid.
 LINK, COOKIE = 300.0, 30 * 86400
@@ -25,12 +26,7 @@ _MOST = 1000
 def load_key(path: Path) -> bytes:
     """The key of the cookies, made at the first start, readable only by its owner."""
     if not path.exists():
-        beside = path.with_suffix(".new")
-        beside.unlink(missing_ok=True)
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(handle, "wb") as file:
-            file.write(Fernet.generate_key())
-        beside.replace(path)
+        folder_trees.write_file(path, Fernet.generate_key())
     return path.read_bytes()
 
 

@@ -85,7 +85,7 @@ _WORKSPACE = "from azureml.core import Workspace as W; W.from_config()"
             "from azure.ai.ml import automl; automl.classification()",
             "hint: there is no AutoML",
         ),
-        ("from azure.ai.ml import comand", "did you mean command?"),
+        ("from azure.ai.ml import comand", "did you mean `command`?"),
         (
             "from azure.ai.ml.entities import ModelPackage as M; M(target='x')",
             "hint: give the deployment",
@@ -95,8 +95,8 @@ _WORKSPACE = "from azureml.core import Workspace as W; W.from_config()"
         (f"{_CLIENT}.models.package('a', '1')", "Models.package is not there in allranks: give"),
         ("import azure.ai.ml.finetuning", "azure.ai.ml.finetuning is not there in allranks"),
         ("import azure.ai.ml; azure.ai.ml.Nope", "azure.ai.ml.Nope is not there in allranks"),
-        (f"{_CLIENT}.job", "did you mean jobs?"),
-        (f"{_WORKSPACE}.experimnts", "did you mean experiments?"),
+        (f"{_CLIENT}.job", "did you mean `jobs`?"),
+        (f"{_WORKSPACE}.experimnts", "did you mean `experiments`?"),
         ("import azure.storage.blob", "No module named 'azure.storage'"),
     ],
 )

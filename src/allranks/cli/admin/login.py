@@ -109,7 +109,7 @@ def _trusted(url: str) -> str:
         show.talk(f"  it was  {old}")
     show.talk(f"  it is   {fingerprint}")
     show.talk("It must be the fingerprint that `allranks server start --host` printed there.")
-    if input("Trust it? [y/N] ").strip().lower() not in ("y", "yes"):
+    if not show.confirmed("Trust it?"):
         raise UsageError("the server is not trusted", where=url, hint="ask who runs it")
     return fingerprint
 

@@ -151,8 +151,8 @@ class Judge:
             own = (self._folder / top, self._folder / f"{top}.py")
             if top in ANSWERED or any(path.exists() for path in own):
                 continue
-            if missing := _missing(module):
-                self._doubt(f"the module {missing} is not in this Python")
+            if find_spec(top) is None:
+                self._doubt(f"the module {top} is not in this Python")
 
     def _bind(self, target: ast.expr, value: _Value | None) -> None:
         if isinstance(target, ast.Tuple | ast.List):
@@ -169,9 +169,6 @@ class Judge:
             return self._values.get(node.id)
         if isinstance(node, ast.Subscript):
             whole = self._value(node.value)
-            getter = getattr(whole.type, "__getitem__", None) if whole is not None else None
-            if inspect.isfunction(getter):
-                return _of_hint(getter, "return")
             return whole and _element(whole)
         if isinstance(node, ast.Call):
             return self._called(node, self._value(node.func))
@@ -393,31 +390,6 @@ def _names_of_assets(nodes: list[ast.AST]) -> Iterator[ast.expr]:
             called = ast.unparse(node.func).rpartition(".")[2]
             if not _CREATE_NO_ASSET.fullmatch(called):
                 yield from (word.value for word in node.keywords if (word.arg or "")[-4:] == "name")
-        elif isinstance(node, ast.Dict):
-            for key, value in zip(node.keys, node.values, strict=True):
-                if isinstance(key, ast.Constant) and str(key.value).endswith("name"):
-                    yield value
-        elif isinstance(node, ast.Assign):
-            targets = [target for target in node.targets if isinstance(target, ast.Attribute)]
-            yield from (node.value for target in targets if target.attr.endswith("name"))
-
-
-def _missing(module: str) -> str:
-    """The part of a module's name that is not in this Python; empty if all is. Imports nothing."""
-    top, *parts = module.split(".")
-    spec = find_spec(top)
-    if spec is None:
-        return top
-    name, folders = top, [Path(place) for place in spec.submodule_search_locations or ()]
-    for part in parts if folders else ():
-        name = f"{name}.{part}"
-        paths = [path for folder in folders for path in folder.glob(f"{part}*")]
-        if not any(path.name.partition(".")[0] == part for path in paths):
-            return name
-        folders = [path for path in paths if path.is_dir() and path.name == part]
-        if not folders:
-            break
-    return ""
 
 
 def _place(node: ast.expr | ast.stmt) -> tuple[int, int]:

@@ -90,8 +90,6 @@ def look_at_program(
     problems += judgements
     if any(downloads.downloads(source) for source in sources):
         doubts.append("what it downloads")
-    if any(module.startswith("simple_sagemaker") for module in modules):
-        doubts += _pin_doubts(file.parent, "Dockerfile", "requirements.txt")
     if kind == "notebook":
         doubts += [f"whether `{line}` works" for line in _magics(file)]
     runs = YES if not doubts else NOT_KNOWN

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import cache
 from typing import Any, NoReturn
 
 from allranks.compat.azure.v1.exceptions import not_there
+from allranks.spec.fields.problems import nearest
 
 INSTEAD = {
     "archive": "delete the version, or leave it",
@@ -55,7 +55,7 @@ class Absent:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or hasattr(type(self), name):
             raise AttributeError(name)  # the latter: a property of ours has failed
-        near = difflib.get_close_matches(name, [e for e in dir(self) if e[0] != "_"], 1, 0.75)
-        hint = f"did you mean {near[0]}?" if near else "see docs/how-to/python.md"
+        names = [each for each in dir(self) if each[0] != "_"]
+        hint = nearest(name, names, 0.75) or "see docs/how-to/python.md"
         what = f"{type(self).__name__.lstrip('_')}.{name} is not there in allranks"
         raise AttributeError(f"{what}: {INSTEAD.get(name, hint)}")

@@ -133,10 +133,9 @@ class _Answers(ModuleType):
     def refuse(self, name: str) -> None:
         """Say that allranks has no such name. Raises ImportError, and not AttributeError: Python
         would leave our words out."""
-        import difflib  # lazy: only for a name that is not there
+        from allranks.spec.fields.problems import nearest  # lazy: only for a name that is not there
 
         names = NAMES.get(self.__name__, {})
         instead = ABSENT.get(self.__name__, {}).get(name)
-        near = difflib.get_close_matches(name, names, 1)
-        hint = instead or (f"did you mean {near[0]}?" if near else "see docs/how-to/python.md")
+        hint = instead or nearest(name, names) or "see docs/how-to/python.md"
         raise ImportError(f"{self.__name__}.{name} is not there in allranks: {hint}")

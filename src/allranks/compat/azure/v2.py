@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import difflib
 import os
 import sys
 from collections.abc import Mapping
@@ -31,6 +30,7 @@ from allranks.spec import job_parts, schedule
 from allranks.spec.compute import Compute
 from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore
+from allranks.spec.fields.problems import nearest
 from allranks.spec.job_parts import Environment
 from allranks.spec.model import Model
 from allranks.spec.yaml import load
@@ -65,8 +65,7 @@ def Input(  # Azure's name
     """An input with data, or without ``path`` the declaration of one."""
     for name in more:
         if name not in (*OF_DATA, *OF_DECLARATIONS):
-            near = difflib.get_close_matches(name, (*OF_DATA, *OF_DECLARATIONS), 1)
-            hint = f"did you mean {near[0]}?" if near else "leave it out"
+            hint = nearest(name, (*OF_DATA, *OF_DECLARATIONS)) or "leave it out"
             raise UsageError(f"the argument `{name}` of Input is not there in allranks", hint=hint)
     if path is None:
         return OpenInput(type=type, **more)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from allranks.compat.ssm.task import REPLICATED, Channel, Request, Task, volume_
 from allranks.errors import UsageError
 from allranks.sdk import Client
 from allranks.sdk.jobs.follow import submission_notes
+from allranks.spec.fields.problems import nearest
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
@@ -245,8 +245,7 @@ def _check(task_type: str, instead: Mapping[str, Any]) -> None:
     names = (*_CODE, *_INSTANCES)
     for name in instead:
         if name not in names:
-            near = difflib.get_close_matches(name, names, 1)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(names)}"
+            hint = nearest(name, names) or f"known are {', '.join(names)}"
             raise UsageError(f"{name} is not a parameter of runTask", hint=hint)
 
 

@@ -12,7 +12,6 @@ import datetime
 import hashlib
 import json
 import logging
-import os
 import socket
 import ssl
 import threading
@@ -20,6 +19,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from allranks import folder_trees
 from allranks.errors import AllranksError, ServerError
 from allranks.http_limits.connection_limit import MOST, Listener, raise_file_limit
 from allranks.http_limits.server import SecondServer, config
@@ -143,14 +143,14 @@ class AgentsListener:
         """The home's port for agents, chosen once: running agents know no other."""
         with self._making:
             if not self._home.agents_port.exists():
-                write(self._home.agents_port, json.dumps({"port": free_port()}).encode())
+                folder_trees.write_file(self._home.agents_port, json.dumps({"port": free_port()}))
         return int(json.loads(self._home.agents_port.read_text())["port"])
 
     def certificate(self) -> Path:
         """The file with the home's key and certificate, created if missing."""
         with self._making:
             if not self._home.certificate.exists():
-                write(self._home.certificate, _new_certificate())
+                folder_trees.write_file(self._home.certificate, _new_certificate())
         return self._home.certificate
 
 
@@ -162,14 +162,6 @@ def free_port() -> int:
     (number,) = ports.numbers(held)
     ports.release(held)
     return number
-
-
-def write(file: Path, content: bytes) -> None:
-    """Write the file atomically, readable by its owner only."""
-    beside = Path(f"{file}.new")
-    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
-        out.write(content)
-    beside.replace(file)
 
 
 def _new_certificate() -> bytes:

@@ -14,10 +14,11 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from allranks import folder_trees
 from allranks.errors import AllranksError, UsageError
 from allranks.http_limits.connection_limit import Listener
 from allranks.http_limits.server import SecondServer, config
-from allranks.server.http.agents_listener import AgentsListener, write
+from allranks.server.http.agents_listener import AgentsListener
 from allranks.server.http.host_header_check import HostNames
 from allranks.settings import Home
 
@@ -133,7 +134,7 @@ def load(home: Home) -> PublicAddress | None:
 
 
 def save(home: Home, where: PublicAddress) -> None:
-    write(home.front, json.dumps(where._asdict()).encode())
+    folder_trees.write_file(home.front, json.dumps(where._asdict()))
 
 
 def endpoint(where: PublicAddress, fingerprint: str) -> PublicEndpoint:

@@ -7,7 +7,6 @@ import copy
 import hashlib
 import json
 import re
-import secrets
 import shlex
 import types
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from allranks import settings
+from allranks import folder_trees, settings
 from allranks.compat.azure.v1.exceptions import found, no_more, not_there
 from allranks.errors import SpecError
 from allranks.sdk import Client
@@ -358,10 +357,8 @@ def _built(dockerfile: str, own: CondaDependencies) -> Document:
     folder = home.dockerfiles / hashlib.sha256(text.encode()).hexdigest()[:16]
     home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
-    file, part = folder / "Dockerfile", folder / f"Dockerfile.{secrets.token_hex(8)}"
-    if not file.exists():
-        part.write_text(text)
-        part.replace(file)
+    if not (folder / "Dockerfile").exists():
+        folder_trees.write_file(folder / "Dockerfile", text)
     return {"build": {"path": str(folder), "dockerfile_path": "Dockerfile"}}
 
 
