@@ -187,7 +187,7 @@ def test_deployments_of_0_1_0_become_events(earlier: sa.Engine, tmp_path: Path):
     assert green.failed_job is not None
     assert Settings(earlier).get("deployments") is None
     # The update that fails can be taken back: to the replica that still answers.
-    row = endpoints.change("birds", lambda row: changes.roll_back(row, "green", 0, 1.0, "ann"))
+    row = endpoints.change("birds", lambda row: changes.update(row, "green", None, 0, 1.0, "ann"))
     assert row.deployments["green"].revision == 1
     assert row.deployments["green"].spec["environment_variables"] == {"V": "g"}
 

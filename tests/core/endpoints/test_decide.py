@@ -166,7 +166,7 @@ def test_a_rollout_that_fails_leaves_what_answers_and_goes_back():
         assert world.answering() == 2
     assert world.state() == "UpdateFailed"
     started = len(world.started)
-    world.append(changes.roll_back(world.endpoint, "a", 0, world.now, "ann"))
+    world.append(changes.update(world.endpoint, "a", None, 0, world.now, "ann"))
     for _ in range(3):
         world.look()
     assert world.state() == "Ready"
@@ -243,7 +243,8 @@ def test_one_that_cannot_be_submitted_says_why():
     world.look()
     row = world.row()
     assert (row.replicas, row.reason, row.failed_job, row.failures) == ((), "quota", None, 1)
-    assert "j1 could not be submitted: quota; the next one is in 1 s" in world.sentences
+    why = "j1 could not be submitted: quota; the last try failed; the next one is in 1 s"
+    assert why in world.sentences
 
 
 def test_a_number_by_hand_takes_back_an_update_that_failed():
@@ -288,7 +289,7 @@ def step(world: World, word: str, name: str, random: Any) -> None:
             if name in world.endpoint.deployments:
                 world.update(command, name, percent=random.choice((0, 50)))
         elif word == "back":
-            world.append(changes.roll_back(world.endpoint, name, 0, world.now, "ann"))
+            world.append(changes.update(world.endpoint, name, None, 0, world.now, "ann"))
         elif word in ("more", "less"):
             row = changes.deployment_of(world.endpoint, name)
             count = max(1, row.instances + (1 if word == "more" else -1))

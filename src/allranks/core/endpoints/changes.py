@@ -63,11 +63,15 @@ def deploy(
 
 
 def update(
-    endpoint: Endpoint, name: str, new: Revision, percent: int, at: float, by: str
+    endpoint: Endpoint, name: str, new: Revision | None, percent: int, at: float, by: str
 ) -> list[Event]:
-    """Raises NotFound."""
-    deployment_of(endpoint, name)
-    made = Event(Kind.UPDATED, at, name, by, _data(new))
+    """Update a deployment; None: back to what it was before. Raises NotFound, Conflict."""
+    row = deployment_of(endpoint, name)
+    if new is None:
+        _require_previous(row)
+        made = Event(Kind.ROLLED_BACK, at, name, by)
+    else:
+        made = Event(Kind.UPDATED, at, name, by, _data(new))
     return [made, *_share(endpoint, name, percent, at, by)]
 
 
@@ -75,19 +79,10 @@ def _data(new: Revision) -> dict[str, Any]:
     return {"spec": new.spec, "submission": new.submission, "asset": new.asset}
 
 
-def roll_back(endpoint: Endpoint, name: str, percent: int, at: float, by: str) -> list[Event]:
-    """To what the deployment was before. Raises NotFound, Conflict."""
-    require_previous(deployment_of(endpoint, name))
-    made = Event(Kind.ROLLED_BACK, at, name, by)
-    return [made, *_share(endpoint, name, percent, at, by)]
-
-
-def require_previous(row: Deployment) -> Revision:
-    """The revision to go back to. Raises Conflict."""
+def _require_previous(row: Deployment) -> None:
     if row.previous is None:
         hint = f"allranks deployment update {row.name} -e {row.endpoint} -f FILE"
         raise Conflict(f"{row.key} has no earlier revision that was ready", hint=hint)
-    return row.previous
 
 
 def resize(
@@ -97,7 +92,7 @@ def resize(
     answers. Raises NotFound, SpecError, Conflict."""
     row = deployment_of(endpoint, name)
     if takes_back:
-        require_previous(row)
+        _require_previous(row)
     made = Event(Kind.RESIZED, at, name, by, {"instance_count": count, "takes_back": takes_back})
     after = fold(endpoint, made).deployments[name]
     if after.scale is not None:

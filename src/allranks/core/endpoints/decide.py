@@ -17,6 +17,8 @@ from allranks.core.endpoints.traffic import with_share
 DRAIN = 30.0
 # Replicas of a deployment that start at one look: a mistyped number can be mended.
 _MOST_STARTS = 10
+# Characters of the reason that a replica's job or the router gives.
+_LONGEST_REASON = 1000
 # Seconds between two looks: while something changes, while a request may want the first replica,
 # else.
 QUICK, _ALERT, CALM = 0.05, 0.2, 1.0
@@ -66,7 +68,8 @@ def _observed(
     for item in seen:
         replica = replicas[item.job]
         if item.ready and not replica.was_ready:
-            yield Kind.READY, {"job": item.job, "seconds": now - replica.started_at}
+            seconds = now - replica.started_at
+            yield Kind.READY, {"job": item.job, "revision": item.revision, "seconds": seconds}
         fails = (item.ended or item.late) and replica.drains_since is None
         if fails and not row.is_deleted:
             yield Kind.FAILED, _failed(row, replica, item, now)
@@ -101,8 +104,8 @@ def starting(name: str, replica: Replica) -> Event:
 
 
 def _patience(row: Deployment, failures: int, wait: float, reason: str) -> dict[str, Any]:
-    given_up = starts_at_once(failures, row.was_ready) == 0
-    return {"failures": failures, "wait": wait, "reason": reason, "given_up": given_up}
+    short = reason[:_LONGEST_REASON]
+    return {"failures": failures, "wait": wait, "reason": short, "was_ready": row.was_ready}
 
 
 def _drained(

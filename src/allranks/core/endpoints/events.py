@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from allranks.core.endpoints.patience import tries
+
 
 class Kind(StrEnum):
     """All kinds of events. People cause the first block, the server the second."""
@@ -64,13 +66,7 @@ def _changed(data: Mapping[str, Any]) -> str:
 
 
 def _failed(data: Mapping[str, Any]) -> str:
-    text = data["reason"]
-    if data["failures"] > 1:
-        text += f"; {data['failures']} tries in a row failed"
-    if data["given_up"]:
-        return f"{text}: it is given up until it is updated"
-    wait = data["wait"]
-    return f"{text}; the next one is " + (f"in {wait:.0f} s" if wait > 0 else "on its way")
+    return f"{data['reason']}; {tries(data['failures'], data['was_ready'], data['wait'])}"
 
 
 def _scaled(data: Mapping[str, Any]) -> str:

@@ -170,30 +170,24 @@ def _starting(row: Deployment, event: Event) -> Deployment:
 
 
 def _ready(row: Deployment, event: Event) -> Deployment:
-    item = _replica(row, event)
-    if item is None:
-        return row
-    if item.revision == row.revision:
+    if event.data["revision"] == row.revision:
         row = row._replace(ready_revision=row.revision)
-    return _replaced(row, item._replace(was_ready=True))
+    return _with_replica(row, event, was_ready=True)
 
 
 def _failed(row: Deployment, event: Event) -> Deployment:
-    data, item = event.data, _replica(row, event)
+    data = event.data
     row = row._replace(
         failures=data["failures"],
         reason=data["reason"],
         next_try=event.at + data["wait"],
         failed_job=None if event.kind is Kind.REFUSED else data["job"],
     )
-    if item is None or data["ended"]:
-        return _ended(row, event)
-    return _replaced(row, item._replace(drains_since=event.at))
+    return _ended(row, event) if data["ended"] else _draining(row, event)
 
 
 def _draining(row: Deployment, event: Event) -> Deployment:
-    item = _replica(row, event)
-    return row if item is None else _replaced(row, item._replace(drains_since=event.at))
+    return _with_replica(row, event, drains_since=event.at)
 
 
 def _ended(row: Deployment, event: Event) -> Deployment:
@@ -201,14 +195,11 @@ def _ended(row: Deployment, event: Event) -> Deployment:
     return row._replace(replicas=tuple(item for item in row.replicas if item.job != job))
 
 
-def _replica(row: Deployment, event: Event) -> Replica | None:
-    return next((item for item in row.replicas if item.job == event.data["job"]), None)
-
-
-def _replaced(row: Deployment, new: Replica) -> Deployment:
-    return row._replace(
-        replicas=tuple(new if item.job == new.job else item for item in row.replicas)
+def _with_replica(row: Deployment, event: Event, **columns: Any) -> Deployment:
+    replicas = (
+        item._replace(**columns) if item.job == event.data["job"] else item for item in row.replicas
     )
+    return row._replace(replicas=tuple(replicas))
 
 
 def _to(**columns: Any) -> Callable[[Deployment, Event], Deployment]:

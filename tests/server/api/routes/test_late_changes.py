@@ -135,7 +135,7 @@ def add(services: Any, item: Replica) -> None:
     data = {"job": item.job, "revision": item.revision, "address": "unix:a", "model": item.model}
     events = [Event(Kind.STARTING, 0.0, "d", data=data)]
     if item.was_ready:
-        events.append(Event(Kind.READY, 0.0, "d", data={"job": item.job, "seconds": 1.0}))
+        events.append(Event(Kind.READY, 0.0, "d", data={**data, "seconds": 1.0}))
     services.endpoints.change("o", lambda row: events)
 
 
@@ -179,7 +179,7 @@ def test_failed_updates_are_taken_back_and_the_replicas_of_before_stay(services:
     deploy(services, spec, old)
     for command in ("fails", "fails, too"):
         update(services, {**spec, "command": command})
-    failed = {"failures": 3, "wait": 4.0, "reason": "no", "ended": True, "given_up": False}
+    failed = {"failures": 3, "wait": 4.0, "reason": "no", "ended": True, "was_ready": False}
     event = Event(Kind.FAILED, 0.0, "d", data={"job": "gone", **failed})
     row = services.endpoints.change("o", lambda row: [event]).deployments["d"]
     assert (row.revision, row.failures) == (3, 3)

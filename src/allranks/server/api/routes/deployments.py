@@ -56,11 +56,10 @@ def update(
 
     def updated(endpoint: Endpoint) -> list[Event]:
         require_own(who, before.key, changes.deployment_of(endpoint, deployment).created_by)
-        now = time.time()
-        if new is None:
-            return changes.roll_back(endpoint, deployment, percent, now, who.name)
-        admission.require_code(new.submission, services)
-        return changes.update(endpoint, deployment, new.current, percent, now, who.name)
+        if new is not None:
+            admission.require_code(new.submission, services)
+        revision = None if new is None else new.current
+        return changes.update(endpoint, deployment, revision, percent, time.time(), who.name)
 
     with services.admission_lock:
         row = services.endpoints.change(name, updated)
