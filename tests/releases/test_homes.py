@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from allranks.serve.table import pack
-from allranks.server.endpoints.router_table import good_sites
+from allranks.server.endpoints.router_table import router_table
 from allranks.store.database import open_database, opened_database
 from allranks.store.endpoints import Endpoints
 from allranks.store.key_values import Settings
@@ -144,7 +143,7 @@ def test_the_router_answers_as_before_with_its_backup(
     assert done.returncode == 0, done.stderr
     with opened_database(home / "allranks.db") as database:
         endpoints = Endpoints(database, Settings(database), None)  # type: ignore[arg-type]
-        table = json.dumps(pack(good_sites(endpoints.list())), indent=1)
+        table = json.dumps(router_table(endpoints.all()), indent=1)
     assert table == (release / "router-table.json").read_text()
 
 

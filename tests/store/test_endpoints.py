@@ -23,8 +23,7 @@ from allranks.core.endpoints.events import Event, Kind
 from allranks.core.endpoints.fold import fold_all
 from allranks.core.endpoints.record import Endpoint, Replica, Revision
 from allranks.errors import NotFound
-from allranks.serve.table import pack
-from allranks.server.endpoints.router_table import good_sites
+from allranks.server.endpoints.router_table import router_table
 from allranks.store import endpoints as endpoints_module
 from allranks.store import migrations
 from allranks.store.database import open_database, opened_database
@@ -134,7 +133,7 @@ def released_settings() -> dict[str, Any]:
 
 def table_of(rows: list[Endpoint]) -> str:
     """What the router is told, as it goes over the wire."""
-    return json.dumps(pack(good_sites(rows)), indent=1)
+    return json.dumps(router_table(rows), indent=1)
 
 
 @pytest.fixture
@@ -169,7 +168,7 @@ def opened_after(earlier: sa.Engine, values: dict[str, Any], folder: Path) -> En
 def test_deployments_of_0_1_0_become_events(earlier: sa.Engine, tmp_path: Path):
     values = released_settings()
     endpoints = opened_after(earlier, values, tmp_path)
-    assert table_of(endpoints.list()) == (RELEASE / "router-table.json").read_text()
+    assert table_of(endpoints.all()) == (RELEASE / "router-table.json").read_text()
     row = endpoints.get("birds")
     assert [stored.event.kind for stored in endpoints.events("birds")] == [
         Kind.CREATED,

@@ -6,8 +6,8 @@ import pytest
 
 from allranks.core.endpoints.record import Deployment, Endpoint, Replica
 from allranks.errors import SpecError
-from allranks.serve.table import Backend, Route, Site
-from allranks.server.endpoints.router_table import good_sites, site
+from allranks.serve.table import Backend, Route, Site, pack
+from allranks.server.endpoints.router_table import router_table, site
 from allranks.spec.endpoint import parse_deployment
 
 
@@ -41,6 +41,6 @@ def test_an_endpoint_that_fails_does_not_stop_the_others():
     row = Deployment("bad", "d", spec, {}, 1, 0.0, "me")
     endpoints = [Endpoint(name, {"name": name}, 0.0, "me", ("a",)) for name in ("bad", "good")]
     endpoints[0] = endpoints[0]._replace(deployments={"d": row})
-    assert good_sites(endpoints) == [Site("good", ("a",), {}, {}, ())]
+    assert router_table(endpoints) == pack([Site("good", ("a",), {}, {}, ())])
     with pytest.raises(SpecError, match="request_timeout_ms"):
         parse_deployment(spec)

@@ -25,12 +25,11 @@ from allranks.core.endpoints.load import Scaler
 from allranks.core.endpoints.record import Deployment, Endpoint, Replica
 from allranks.core.endpoints.states import ReplicaState
 from allranks.errors import AllranksError
-from allranks.serve.table import pack
 from allranks.server.dependencies import Services
 from allranks.server.endpoints.lines import Lines
 from allranks.server.endpoints.replica_jobs import ReplicaJobs
 from allranks.server.endpoints.router_process import RouterProcess
-from allranks.server.endpoints.router_table import good_sites
+from allranks.server.endpoints.router_table import router_table
 from allranks.server.http.public_listener import load
 from allranks.server.loop.subscriptions import Change
 from allranks.server.worker import Worker
@@ -117,10 +116,7 @@ class Keeper(Worker):
         port = int(address.rpartition(":")[2])
         if settings.get(_PORT) != port:
             settings.set(_PORT, port)
-        order = {
-            "sites": pack(good_sites(row for row in rows if not row.is_deleted)),
-            "front": self._front(),
-        }
+        order = {"sites": router_table(rows), "front": self._front()}
         counts = self._router.exchange(order)
         self._services.endpoints.counts = counts
         self._router_knows(number)
@@ -185,14 +181,14 @@ class Keeper(Worker):
         if left is None:
             self._replicas.forget(row.replicas)
             return endpoint, CALM
-        rest = {item.job for item in left.replicas}
-        self._replicas.forget(item for item in row.replicas if item.job not in rest)
+        jobs = {item.job for item in left.replicas}
+        self._replicas.forget([item for item in row.replicas if item.job not in jobs])
         for number, replica in enumerate(new):
             try:
                 self._replicas.start(left, replica)
             except AllranksError as error:
-                jobs = [item.job for item in new[number:]]
-                endpoint = self._record(endpoint, refused(left, jobs, str(error), now))
+                failed = [item.job for item in new[number:]]
+                endpoint = self._record(endpoint, refused(left, failed, str(error), now))
                 break
         return endpoint, next_look(endpoint.deployments[name], seen, now)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import secrets
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,7 @@ class ReplicaJobs:
         job, _ = submit(made._replace(spec=spec, serves=True), self._services, row.created_by)
         self._services.annotations.archive(job.id, True)  # lists are of what people run
 
-    def forget(self, replicas: Iterable[Replica]) -> None:
+    def forget(self, replicas: Sequence[Replica]) -> None:
         """Remove what replicas that ended have left."""
         for replica in replicas:
             self._canceled.discard(replica.job)

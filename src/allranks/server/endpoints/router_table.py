@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from typing import Any
 
 from allranks.core.endpoints.patience import HOPELESS
 from allranks.core.endpoints.record import Deployment, Endpoint, Replica
-from allranks.serve.table import Backend, Route, Site
+from allranks.serve.table import Backend, Route, Site, pack
 
 log = logging.getLogger("allranks.endpoints")
 
@@ -15,16 +16,17 @@ log = logging.getLogger("allranks.endpoints")
 _COLD = 30.0
 
 
-def good_sites(rows: Iterable[Endpoint]) -> list[Site]:
-    """What the router is told of all endpoints. One that fails is left out, so that its old keys
-    are not accepted, and the others go on."""
-    made = []
-    for item in rows:
+def router_table(rows: Iterable[Endpoint]) -> Any:
+    """What the router is told of all endpoints, as JSON. One that fails is left out, so that its
+    old keys are not accepted, and the others go on."""
+    sites = []
+    for row in rows:
         try:
-            made.append(site(item))
+            if not row.is_deleted:
+                sites.append(site(row))
         except Exception:
-            log.exception("%s: left out of the router's table", item.name)
-    return made
+            log.exception("%s: left out of the router's table", row.name)
+    return pack(sites)
 
 
 def site(row: Endpoint) -> Site:
