@@ -109,7 +109,7 @@ def delete(endpoint: Endpoint, name: str, at: float, by: str) -> list[Event]:
         command = f'allranks endpoint update {endpoint.name} --traffic "OTHER=100"'
         hint = f"{command}, or delete the endpoint"
         raise Conflict(f"{row.key} has {percent} percent of the traffic", hint=hint)
-    return [Event(Kind.DELETED, at, name, by)]
+    return [Event(Kind.REMOVED, at, name, by)]
 
 
 def _share(endpoint: Endpoint, name: str, percent: int, at: float, by: str) -> list[Event]:

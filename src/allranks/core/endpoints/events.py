@@ -20,6 +20,7 @@ class Kind(StrEnum):
     ROLLED_BACK = "rolled_back"
     RESIZED = "resized"
     TRAFFIC_WAITS = "traffic_waits"
+    REMOVED = "removed"
     DELETED = "deleted"
 
     ADOPTED = "adopted"
@@ -49,8 +50,6 @@ class Event(NamedTuple):
 
 def sentence(event: Event) -> str:
     """What happened, and why, in words."""
-    if event.kind is Kind.DELETED and event.deployment:
-        return "deleted; its replicas stop"
     return _SENTENCES[event.kind](event.data)
 
 
@@ -87,6 +86,7 @@ _SENTENCES: Mapping[Kind, Callable[[Mapping[str, Any]], str]] = {
     Kind.ROLLED_BACK: lambda data: "goes back to the revision before",
     Kind.RESIZED: _resized,
     Kind.TRAFFIC_WAITS: lambda data: f"gets {data['percent']} percent when it is ready",
+    Kind.REMOVED: lambda data: "deleted; its replicas stop",
     Kind.DELETED: lambda data: "deleted with its deployments",
     Kind.ADOPTED: lambda data: "taken over as an earlier version left it",
     Kind.SCALED: _scaled,

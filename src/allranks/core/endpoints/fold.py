@@ -18,7 +18,7 @@ def fold(endpoint: Endpoint | None, event: Event) -> Endpoint:
     assert endpoint is not None, "the first event of an endpoint creates it"
     if event.deployment:
         endpoint = _with_deployment(endpoint, event)
-    if event.kind in _OF_ENDPOINT and not (event.kind is Kind.DELETED and event.deployment):
+    if event.kind in _OF_ENDPOINT:
         endpoint = _OF_ENDPOINT[event.kind](endpoint, event)
     return endpoint._replace(version=endpoint.version + 1)
 
@@ -210,7 +210,7 @@ _OF_DEPLOYMENT: Mapping[Kind, Callable[[Deployment, Event], Deployment]] = {
     Kind.UPDATED: _updated,
     Kind.ROLLED_BACK: _rolled_back,
     Kind.RESIZED: _resized,
-    Kind.DELETED: _to(is_deleted=True),
+    Kind.REMOVED: _to(is_deleted=True),
     Kind.SCALED: lambda row, event: row._replace(scaled=event.data["replicas"]),
     Kind.STARTING: _starting,
     Kind.REFUSED: _failed,

@@ -246,7 +246,7 @@ def test_a_deployment_that_is_made_again_while_the_deleted_one_stops(services: A
 
     with pytest.raises(Conflict, match="already exists"):
         services.endpoints.change("o", made)
-    services.endpoints.change("o", lambda row: [Event(Kind.DELETED, 1.0, "d", "ann")])
+    services.endpoints.change("o", lambda row: [Event(Kind.REMOVED, 1.0, "d", "ann")])
     before = services.endpoints.get("o")
     row = services.endpoints.change("o", made).deployments["d"]
     assert row.revision == 3, "none of the replicas counts as one of it"
