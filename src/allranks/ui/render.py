@@ -71,7 +71,7 @@ def environment() -> Environment:
         "STAR": STAR,
         "version": __version__,
         "ended": lambda status: status in _ENDED,
-        "seconds_of": seconds_of,
+        "seconds_taken": seconds_taken,
     }
     return made
 
@@ -90,7 +90,7 @@ def duration(seconds: float | None) -> str:
     return f"{whole} s"
 
 
-def seconds_of(job: Mapping[str, Any]) -> float | None:
+def seconds_taken(job: Mapping[str, Any]) -> float | None:
     """How long an ended job took, as the list of jobs counts it."""
     begin, end = job.get("started_at"), job.get("ended_at")
     if not begin or not end:
