@@ -6,6 +6,10 @@ import os
 import shutil
 import tempfile
 
+TYPE_CHECKING = False  # typing takes milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 def make(model, name):  # type: (str, str) -> str
     """A folder that has the model under the name it was registered with. It is in the attempt's
@@ -17,10 +21,18 @@ def make(model, name):  # type: (str, str) -> str
     os.makedirs(os.path.dirname(target), exist_ok=True)  # FOLDER/FILE: a folder's only file
     if os.path.isdir(source):
         # MLflow opens no file of a model that is elsewhere, by its resolved path.
-        shutil.copytree(source, target, copy_function=_link)
+        shutil.copytree(source, target, ignore=_without(attempt), copy_function=_link)
     else:
         os.symlink(source, target)
     return folder
+
+
+def _without(attempt):  # type: (str) -> Callable[[str, list[str]], list[str]]
+    """Leaves out the folders of agents, where a model lies in a folder with the home."""
+    own = [attempt]
+    while len(own) < 4:
+        own.append(os.path.dirname(own[-1]))
+    return lambda folder, names: [name for name in names if os.path.join(folder, name) in own]
 
 
 def _link(source, target):  # type: (str, str) -> None
