@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from allranks.api import routes
 from allranks.cli.job import tensorboard
 from allranks.errors import NotFound
 from allranks.sdk.connection import find_server
@@ -143,7 +144,7 @@ def test_what_libraries_write_to_the_working_folder(
     assert shared("job", "wait", "board-work").returncode == 0
     assert events_shown() == events
     monkeypatch.setenv("ALLRANKS_HOME", str(shared_home))
-    job = find_server.ask("GET", "/api/v1/jobs/board-work")
+    job = find_server.ask(routes.show_job, "board-work")
     artifacts = tensorboard._artifacts({**job, "folder": "/no/such"}, tmp_path)
     files = sorted(each.name for each in artifacts.rglob("*") if each.is_file())
     assert files == ["events.out.tfevents.1"] * 3
@@ -175,7 +176,7 @@ def test_what_a_job_elsewhere_has_logged_is_fetched(
     (code / "train.py").write_text(JOB)
     shared("run", "--name", "board-elsewhere", "--", "python", "train.py")
     monkeypatch.setenv("ALLRANKS_HOME", str(shared_home))
-    job = find_server.ask("GET", "/api/v1/jobs/board-elsewhere")
+    job = find_server.ask(routes.show_job, "board-elsewhere")
     artifacts = tensorboard._artifacts({**job, "folder": "/no/such"}, tmp_path)
     found = sorted(str(each.relative_to(artifacts)) for each in artifacts.rglob("*tfevents*"))
     assert found == EVENTS
