@@ -96,15 +96,25 @@ class Client:
         self._socket: socket.socket | None = None
         self._file: BufferedReader | None = None
 
-    def ask(self, route: Route[Answer], *names: str, body: Any = None, **query: object) -> Answer:
-        """Call a route with a JSON body; returns its JSON reply."""
-        answer: Answer = self.json(*route.at(*names, **query), body)
+    def ask(
+        self,
+        route: Route[Answer],
+        *names: str,
+        body: Any = None,
+        patience: float | None = None,
+        **query: object,
+    ) -> Answer:
+        """Call a route with a JSON body; returns its JSON reply, which may take ``patience``
+        seconds."""
+        answer: Answer = self.json(*route.at(*names, **query), body, timeout=patience)
         return answer
 
-    def json(self, method: str, path: str, data: Any = None) -> Any:
+    def json(
+        self, method: str, path: str, data: Any = None, *, timeout: float | None = None
+    ) -> Any:
         """Call with a JSON body; returns the JSON reply."""
         body = None if data is None else json.dumps(data).encode()
-        reply = self.call(method, path, body)
+        reply = self.call(method, path, body, timeout=timeout)
         try:
             return json.loads(reply.body or b"null")
         except (ValueError, RecursionError):

@@ -170,7 +170,7 @@ def _has_server_only() -> bool:
     return contexts.chosen() is not None or settings.home().database_url.exists()
 
 
-def _get(route: routes.Route[routes.Answer], **query: object) -> routes.Answer:
+def _get(route: routes.Route[routes.Answer], **query: Any) -> routes.Answer:
     """Ask a server that is running. Raises AllranksError when none is."""
     from allranks.sdk.connection import find_server
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -47,12 +46,9 @@ def gc(options: argparse.Namespace) -> int:
     line = show.StatusLine(options.quiet or options.json)
     line.say("looking for unreferenced data")
     try:
-        answer = client.call(
-            *routes.collect_garbage.at(), json.dumps(request).encode(), timeout=_TIMEOUT
-        )
+        report = client.ask(routes.collect_garbage, body=request, patience=_TIMEOUT)
     finally:
         line.clear()
-    report = json.loads(answer.body)
     if options.json:
         show.as_json(report)
     else:

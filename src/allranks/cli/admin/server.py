@@ -19,7 +19,6 @@ from allranks.sdk.connection import contexts, find_server
 from allranks.settings import Home
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import JobAnswer
     from allranks.api.server import PublicEndpoint, PublicRequest
 
 NO_TLS = "without TLS anybody on the network can read everything and tokens"
@@ -129,8 +128,7 @@ def status(options: argparse.Namespace) -> int:
 def _remote_status(options: argparse.Namespace, chosen: contexts.Server) -> int:
     """Raises AllranksError if the server does not answer."""
     try:
-        with find_server.connect() as client:
-            answer = client.ask(routes.show_server)
+        answer = find_server.ask(routes.show_server)
     except Unreachable as error:
         if not error.untrusted:
             leave = "allranks context use local" if chosen.name else "unset ALLRANKS_SERVER"
@@ -190,10 +188,10 @@ def _confirmed(options: argparse.Namespace) -> bool:
         return True
     try:
         with find_server.connect(start=False, any_version=True) as client:
-            reply = client.call(*routes.jobs_to_stop.at(all=options.all), timeout=_ANSWER_TIMEOUT)
+            patience = _ANSWER_TIMEOUT
+            names = client.ask(routes.jobs_to_stop, all=options.all, patience=patience)
     except AllranksError:
         return True
-    names: list[str] = json.loads(reply.body)
     shown = ", ".join(names[:_MOST]) + (", …" if len(names) > _MOST else "")
     question = f"this cancels {counted(len(names), 'job')} ({shown}); stop the server?"
     return not names or show.confirmed(question)
@@ -261,15 +259,14 @@ def _stop_jobs(options: argparse.Namespace) -> int:
     ended, running = 0, []
     try:
         with find_server.connect(start=False, any_version=True) as client:
-            client.call(*routes.show_server.at(), timeout=_ANSWER_TIMEOUT)
+            client.ask(routes.show_server, patience=_ANSWER_TIMEOUT)
             report = client.ask(routes.stop_server, all=options.all)
             until = time.monotonic() + _JOBS_TIMEOUT  # they end together
             for name in report["canceled"]:
                 line.say(f"waiting for {name} to stop")
                 remaining = max(0.0, until - time.monotonic())
-                waiting = routes.wait_for_job.at(name, timeout=f"{remaining:.3f}")
-                reply = client.call(*waiting, timeout=remaining + 5)
-                job: JobAnswer = json.loads(reply.body)
+                wait = {"timeout": f"{remaining:.3f}"}
+                job = client.ask(routes.wait_for_job, name, patience=remaining + 5, **wait)
                 if job["ended_at"] is None:
                     running.append(f"{name} ({job['status_reason'] or job['status']})")
                 else:

@@ -69,7 +69,6 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _revoke(options: argparse.Namespace) -> int:
-    with find_server.connect() as client:
-        client.call(*routes.revoke_token.at(options.name))
+    find_server.ask(routes.revoke_token, options.name)
     revoked = f"the token of {options.name} is revoked; their jobs keep running"
     return show.result(options, {"name": options.name}, revoked)

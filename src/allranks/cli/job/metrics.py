@@ -117,8 +117,7 @@ def _follow(options: argparse.Namespace) -> int:
     if not has_points and options.metric is not None:
         raise _unknown(options)
     if not has_points and not options.json:
-        with find_server.connect() as client:
-            show.talk(_none(client.ask(routes.show_job, options.name), options))
+        show.talk(_none(find_server.ask(routes.show_job, options.name), options))
     return 0
 
 
@@ -148,8 +147,7 @@ def _hold_to_attempt(options: argparse.Namespace) -> None:
     """Raise NotFound if the job has no such attempt."""
     if options.attempt is None:
         return
-    with find_server.connect() as client:
-        last = max(1, client.ask(routes.show_job, options.name)["attempts"])
+    last = max(1, find_server.ask(routes.show_job, options.name)["attempts"])
     if not 1 <= options.attempt <= last:
         raise NotFound(
             f"{options.name} has no attempt {options.attempt}", hint=f"its attempts are 1 to {last}"
@@ -157,8 +155,7 @@ def _hold_to_attempt(options: argparse.Namespace) -> None:
 
 
 def _unknown(options: argparse.Namespace) -> NotFound:
-    with find_server.connect() as client:
-        has: list[MetricSummary] = client.ask(routes.metrics_summary, options.name)["series"]
+    has = find_server.ask(routes.metrics_summary, options.name)["series"]
     words = ", ".join(dict.fromkeys(each["key"] for each in has))
     hint = f"it has {words}" if words else f"it has no metrics{_how(options)}"
     return NotFound(f"{options.name} has no metric {options.metric!r}", hint=hint)

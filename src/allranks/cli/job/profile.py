@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -56,15 +55,13 @@ def profile(options: argparse.Namespace) -> int:
         if not options.quiet and not options.json:
             show.talk(f"recording {options.name} for {options.seconds:g} s …")
         body = {"kind": options.kind, "seconds": options.seconds, "ranks": _ranks(options.ranks)}
-        words = json.dumps(body).encode()
+        patience = options.seconds + _PATIENCE
         try:
-            to = routes.start_profile.at(options.name)
-            reply = client.call(*to, words, timeout=options.seconds + _PATIENCE)
+            answer = client.ask(routes.start_profile, options.name, body=body, patience=patience)
         except KeyboardInterrupt:
             with contextlib.suppress(AllranksError):
                 find_server.ask(routes.stop_profile, options.name)
             raise
-        answer = json.loads(reply.body)
     if options.json:
         show.as_json({**answer, "against": other} if other else answer)
         return 0

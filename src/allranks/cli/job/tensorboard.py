@@ -46,8 +46,7 @@ def tensorboard(options: argparse.Namespace) -> int:
     """Start the current environment's TensorBoard on a job's ./logs, ./outputs,
     $SSM_TENSORBOARD_DIR and working folders; Ctrl-C stops it."""
     program = _program()
-    with find_server.connect() as client:
-        job = client.ask(routes.show_job, options.name)
+    job = find_server.ask(routes.show_job, options.name)
     # Signals that end this command also end TensorBoard.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="allranks-tensorboard-") as made:

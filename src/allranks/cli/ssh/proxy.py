@@ -54,8 +54,7 @@ def _authorized(entry: keys.Entry) -> str:
     """The public keys that may log in: the entry's own, and those in the job file. Raises
     AllranksError, and removes the entries of a job that has ended."""
     try:
-        with find_server.connect() as client:
-            job = client.ask(routes.show_job, entry.job)
+        job = find_server.ask(routes.show_job, entry.job)
         if job["status"] in TERMINAL:
             hint = f"to run it again: allranks job restart {entry.job}"
             raise Conflict(f"{entry.job} has ended, and nobody can enter it", hint=hint)

@@ -53,7 +53,7 @@ class DataAssets:
     ) -> Path:
         """Download it into a folder of its name in ``download_path``; returns the folder. Existing
         files are not downloaded again."""
-        which = f"{name}:{version}" if version else f"{name}@{label}"
+        which = reference(name, version, label)
         download_data(find_server.connect, which, Path(download_path))
         return Path(download_path, name)
 

@@ -83,7 +83,7 @@ class Models:
     ) -> Path:
         """Download it into a folder of its name in ``download_path`` and verify its checksums;
         returns the folder. Existing files are not downloaded again."""
-        which = f"{name}:{version}" if version else f"{name}@{label}"
+        which = reference(name, version, label)
         download_model(find_server.connect, which, Path(download_path))
         return Path(download_path, name)
 

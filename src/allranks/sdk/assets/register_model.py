@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,11 +47,8 @@ def register(
         data["files"] = [_entry(name, file) for name, file in files.items()]
     while True:
         try:
-            body = json.dumps(data).encode()
             report(Progress("the server stores its files"))
-            to = routes.create_model.at(label=labels)
-            made: CreatedModel = json.loads(client.call(*to, body, timeout=_PATIENCE).body)
-            return made
+            return client.ask(routes.create_model, body=data, label=labels, patience=_PATIENCE)
         except MissingCode:
             _send(client, data["files"], files, report)
 

@@ -70,7 +70,7 @@ def of_another_home() -> str:
     return f"{server.url} ({server.source})"
 
 
-def ask(route: Route[Answer], *names: str, body: Any = None, **query: object) -> Answer:
+def ask(route: Route[Answer], *names: str, body: Any = None, **query: Any) -> Answer:
     """The server's JSON reply to one request: see `Client.ask`."""
     with connect() as client:
         return client.ask(route, *names, body=body, **query)

@@ -82,7 +82,7 @@ def drawn(name: str, lines: Iterable[str] = ()) -> str:
         lines = _last_lines(name, failed)
     series: list[Any] = []
     for metric in metric_names(job):
-        words = {"most": _POINTS, "metric": metric}
+        words: dict[str, Any] = {"most": _POINTS, "metric": metric}
         series += answered(
             find_server.connect,
             lambda client: client.ask(routes.job_metrics, name, **words)["series"],  # noqa: B023

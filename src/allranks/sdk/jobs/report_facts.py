@@ -59,8 +59,8 @@ def _series(client: Client, job: ShownJob) -> list[Answer]:
     series: list[Answer] = []
     for metrics, of_ranks in ((measured, ()), (others, ranks)):
         if metrics:
-            words = {"attempt": attempt, "metric": metrics, "rank": [*of_ranks]}
-            answer = client.ask(routes.job_metrics, name, **words)
+            which: dict[str, Any] = {"attempt": attempt, "metric": metrics, "rank": [*of_ranks]}
+            answer = client.ask(routes.job_metrics, name, **which)
             series += answer["series"]
     complete = {one["id"] for one in series}
     for one in several:

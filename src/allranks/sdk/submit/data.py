@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
@@ -49,10 +48,7 @@ def create_data(
             unseen = when is When.UNSEEN and bool(find_server.of_another_home())
             if when is When.ALWAYS or (unseen and unproven(client, [path])):
                 body["path"] = (how or How()).upload(path).path
-        made: CreatedData = json.loads(
-            client.call(*routes.create_data.at(label=labels), json.dumps(body).encode()).body
-        )
-        return made
+        return client.ask(routes.create_data, body=body, label=labels)
 
 
 def _require_kind(path: Path, kind: object) -> None:

@@ -117,7 +117,7 @@ def cancel(name: str) -> None:
             time.sleep(0.1)
 
 
-def ask(route: routes.Route[routes.Answer], name: str, **query: object) -> routes.Answer:
+def ask(route: routes.Route[routes.Answer], name: str, **query: Any) -> routes.Answer:
     """The reply of a server that may be temporarily down."""
     answer: routes.Answer = answered(
         find_server.connect, lambda client: client.ask(route, name, **query)

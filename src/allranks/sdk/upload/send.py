@@ -34,7 +34,7 @@ from allranks.sdk.upload.listing import Listing, Note, Source, list_data, too_la
 from allranks.store.files import same_data
 
 if TYPE_CHECKING:
-    from allranks.api.assets import UploadAnswer, WrittenPart
+    from allranks.api.assets import WrittenPart
 
 T = TypeVar("T")
 
@@ -126,13 +126,12 @@ def upload(
                 place, sent = straight
                 return Uploaded(place, len(manifest.files), manifest.size, sent, is_file)
         request = {"manifest": whole.digest, "datastore": store and store["name"]}
-        body = json.dumps(request).encode()
         tries = total = 0
         while True:
             try:
-                made: UploadAnswer = sending.ask(
-                    lambda client: json.loads(
-                        client.call(*routes.create_upload.at(), body, timeout=_PATIENCE).body
+                made = sending.ask(
+                    lambda client: client.ask(
+                        routes.create_upload, body=request, patience=_PATIENCE
                     )
                 )
                 if made["left"]:
@@ -324,15 +323,15 @@ class _Sender:
         with ThreadPoolExecutor(1) as pool:
             reading = pool.submit(unit.read, count)
             try:
-                words = {"size": unit.blob.size, "sample": unit.sample}
+                early, size, sample = unit.blob.early, unit.blob.size, unit.sample
                 part = self._connection.ask(
-                    lambda client: client.ask(routes.blob_part, unit.blob.early, **words)
+                    lambda client: client.ask(routes.blob_part, early, size=size, sample=sample)
                 )
-                early = unit.blob._replace(digest=unit.blob.early, early="")
+                blob = unit.blob._replace(digest=early, early="")
                 counted = 0
                 if not part["alike"]:  # else nothing of it may have to be sent
-                    with early.open() as file:
-                        counted = self._pieces(early, file, 0, reading)
+                    with blob.open() as file:
+                        counted = self._pieces(blob, file, 0, reading)
                 self._large(reading.result(), counted)
             finally:
                 is_over.set()
