@@ -50,7 +50,7 @@ class Job:
         self.records._latest.forget("j")
 
     def state(self, node: int) -> State:
-        return self.files._state(self.row, str(node))
+        return self.files._open(self.files._folder(self.row) / str(node))
 
     def attempt(self, number: int, went_at: float | None = None) -> None:
         record = self.row.record._replace(attempt=number, went_at=went_at)

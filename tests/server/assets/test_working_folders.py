@@ -101,7 +101,7 @@ def test_what_was_sent_is_used_if_ranks_were_writing(tmp_path, state, place, pre
     # Of what was there when the attempt began, not all was sent yet.
     data = NodeChanges(1, 2, {"made": Change(1, "file")}).dump()
     sha256 = hashlib.sha256(data).hexdigest()
-    state = folders._state("j", 0)
+    state = folders._open(folders._folder("j") / "0")
     state.receive(sha256, 0, len(data), data)
     state.commit([Put(f"node-0/{CHANGES}", 0, Entry("file", sha256, len(data)))])
     assert not folders._prefers_sent(row, 0, source)
