@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -55,18 +56,19 @@ class Shared(Generic[Unit]):
             raise self._failed[0]
 
     def _work(self, worker: Callable[[], Worker[Unit]]) -> None:
-        own = worker()
         try:
-            while not self._stop.is_set() and self._units:
-                try:
-                    unit = self._units.popleft()
-                except IndexError:  # another thread took the last one
-                    return
-                own.do(unit)
+            with contextlib.closing(worker()) as own:
+                self._do_all(own)
         except Interrupted:
             pass
         except BaseException as error:
             self._failed.append(error)
             self._stop.set()
-        finally:
-            own.close()
+
+    def _do_all(self, worker: Worker[Unit]) -> None:
+        while not self._stop.is_set() and self._units:
+            try:
+                unit = self._units.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            worker.do(unit)

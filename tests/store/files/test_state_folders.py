@@ -69,3 +69,14 @@ def test_all_of_it_came_and_nobody_said_so(tmp_path):
     assert after.incoming.size(SHA256) == 10
     assert after.receive(SHA256, 10, 10, b"") == 10
     assert after.incoming.size(SHA256) is None
+
+
+def test_a_part_that_is_longer_than_its_content_begins_again(tmp_path):
+    state, data = State(tmp_path / "of"), b"right"
+    sha256 = hashlib.sha256(data).hexdigest()
+    assert state.receive(sha256, 0, 99, b"much too long") == 13
+    with pytest.raises(UsageError):
+        state.receive(sha256, 13, len(data), b"")
+    assert state.incoming.size(sha256) == 0
+    assert state.receive(sha256, 0, len(data), data) == len(data)
+    assert state.content(sha256).read_bytes() == data

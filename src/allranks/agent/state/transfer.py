@@ -79,7 +79,10 @@ class StateClient:
         stop = threading.Event()
 
         def carrier() -> _Worker[Unit]:
-            client = self._idle.pop() if self._idle else self._server.client(_TIMEOUT)
+            try:
+                client = self._idle.pop()
+            except IndexError:  # also if another thread took the last one
+                client = self._server.client(_TIMEOUT)
             return _Worker(_Carrier(client, self._base, stop), move, self._idle.append)
 
         self.go_on()

@@ -142,6 +142,9 @@ class State:
             incoming.discard(sha256)  # what a full disk has taken of it
             raise
         have = incoming.size(sha256)
+        if have is not None and have > size:
+            incoming.discard(sha256)
+            raise UsageError(f"content does not match {sha256}", hint="upload it again")
         return size if have is None else have
 
     # ------------------------------------------------------------ the manifest
