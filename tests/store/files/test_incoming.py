@@ -1,5 +1,6 @@
 """Blobs that arrive in pieces: see also `tests/sdk/upload`."""
 
+import gc
 import hashlib
 import time
 from collections.abc import Iterator
@@ -99,3 +100,16 @@ def test_what_a_piece_claims_costs_nothing(tmp_path: Path) -> None:
 
 def files(folder: Path) -> Iterator[Path]:
     return (path for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_part_that_cannot_be_opened_says_only_that(tmp_path, capsys):
+    (tmp_path / "00").write_text("in the way of its folder")
+    incoming = IncomingBlobs(Blobs(tmp_path))
+    with pytest.raises(FileExistsError):
+        incoming.write("0" * 64, 0, b"x", 2)
+    (tmp_path / "00").unlink()
+    (tmp_path / "00" / f"{'0' * 64}.part").mkdir(parents=True)
+    with pytest.raises(IsADirectoryError):
+        incoming.write("0" * 64, 0, b"x", 2)
+    gc.collect()
+    assert capsys.readouterr().err == ""

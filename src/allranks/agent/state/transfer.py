@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
@@ -137,14 +138,14 @@ class StateClient:
         torn = set[str]()
 
         def send(carrier: _Carrier, sizes: Mapping[str, int]) -> None:
-            several = [files[sha256] for sha256 in sizes]
+            first, *others = (files[sha256] for sha256 in sizes)
+            if first.entry.size <= SMALL:
+                carrier.send_small(tree, [first, *others], torn.add)
+                return
             try:
-                if several[0].entry.size > SMALL:
-                    carrier.send_large(tree, several[0], lacks[several[0].entry.sha256])
-                else:
-                    carrier.send_small(tree, several, torn.add)
+                carrier.send_large(tree, first, lacks[first.entry.sha256])
             except (ChangedMeanwhile, UsageError, OSError):
-                torn.update(each.entry.sha256 for each in several)
+                torn.add(first.entry.sha256)
 
         self._share(
             _units({sha256: each.entry.size for sha256, each in files.items() if sha256 in lacks}),
@@ -255,7 +256,7 @@ class _Carrier(NamedTuple):
             data = rest[at : at + size]
             at += size
             if hashlib.sha256(data).hexdigest() == sha256:
-                _write(folder, f"{sha256}.part", [data]).rename(folder / sha256)
+                _write(folder, sha256, [data]).rename(folder / sha256)
             else:
                 wrong.append(sha256)
         return wrong
@@ -276,7 +277,7 @@ class _Carrier(NamedTuple):
                 done += len(data)
                 yield data
 
-        partial = _write(folder, f"{sha256}.part", pieces())
+        partial = _write(folder, sha256, pieces())
         if digest.hexdigest() != sha256:
             partial.unlink()
             return False
@@ -291,9 +292,10 @@ def _data(tree: Tree, change: LocalChange) -> bytes:
         return file.read()
 
 
-def _write(folder: Path, name: str, pieces: Sequence[bytes] | Iterator[bytes]) -> Path:
-    """Write a file, and delete it if that fails."""
-    path = folder / name
+def _write(folder: Path, sha256: str, pieces: Sequence[bytes] | Iterator[bytes]) -> Path:
+    """Write a file with a name of its own, and delete it if that fails: a thread that waited for
+    the server may end after another has begun with the same content."""
+    path = folder / f"{sha256}.{secrets.token_hex(4)}.part"
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             for piece in pieces:
@@ -313,7 +315,7 @@ def _units(sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:
             continue
         bundle[sha256] = size
         total += size
-        if total > PIECE:
+        if total > PIECE or len(bundle) == _BATCH_COUNT:
             yield bundle
             bundle, total = {}, 0
     if bundle:

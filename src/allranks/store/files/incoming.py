@@ -53,6 +53,7 @@ class _Part:
 
     def __init__(self, path: Path) -> None:
         self.lock = threading.Lock()
+        self.file = -1
         self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self.hash = hashlib.sha256()
         self.size = 0
@@ -60,7 +61,8 @@ class _Part:
         self._is_read = False
 
     def __del__(self) -> None:
-        os.close(self.file)
+        if self.file >= 0:  # else it could not be opened
+            os.close(self.file)
 
     def read(self) -> bool:
         """Read what is there already, once; False if there is more than one call reads."""
