@@ -1,4 +1,4 @@
-"""The design pages name files that exist."""
+"""The design pages and CONTRIBUTING.md name files and folders that exist."""
 
 import re
 from pathlib import Path
@@ -8,6 +8,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = sorted(p.name for p in (ROOT / "src/allranks").iterdir() if p.is_dir())
 NAMED = re.compile(rf"`((?:{'|'.join(PACKAGES)})/[\w/]+\.(?:py|sh))`")
+# A path of the checkout, also in a block of commands: `tests/core`, `scripts/sizes.py`.
+IN_CHECKOUT = re.compile(
+    r"(?<![\w./-])((?:tests|scripts|docs|bench|examples|src)/[\w./{},-]*[\w/])"
+)
+EXAMPLES = ("docs/reference", "tests/cli/test_NAME.py")  # built, not committed; a placeholder
 PAGES = [*sorted((ROOT / "docs/design").glob("*.md")), ROOT / "CONTRIBUTING.md"]
 
 
@@ -15,6 +20,21 @@ PAGES = [*sorted((ROOT / "docs/design").glob("*.md")), ROOT / "CONTRIBUTING.md"]
 def test_every_module_that_a_page_names_exists(page: Path) -> None:
     named = NAMED.findall(page.read_text(encoding="utf-8"))
     assert [name for name in named if not (ROOT / "src/allranks" / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_path_of_the_checkout_that_a_page_names_exists(page: Path) -> None:
+    named = set(IN_CHECKOUT.findall(page.read_text(encoding="utf-8"))).difference(EXAMPLES)
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def test_the_layers_of_contributing_are_those_that_are_checked() -> None:
+    config = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    checked = config.split('name = "imports point down (docs/design)"')[1].split("]\n")[0]
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    drawn = text.split("## Layers")[1].split("```")[1]
+    names = re.findall(r"\(allranks\.([\w.]+)\)", checked)
+    assert [name for name in names if not re.search(rf"(?<![\w.]){re.escape(name)}\b", drawn)] == []
 
 
 def test_the_overview_says_where_to_change_what() -> None:
