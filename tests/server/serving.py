@@ -5,7 +5,7 @@ import contextlib
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,14 +61,20 @@ class Served(NamedTuple):
 
 
 @contextlib.contextmanager
-def served(folder: Path, kind: Kind = FAKE, port: int = 0, **clocks: float) -> Iterator[Served]:
-    """A server of the home in that folder, which may be new, with that engine."""
+def served(
+    folder: Path,
+    kind: Kind = FAKE,
+    port: int = 0,
+    kinds: Mapping[str, Kind] | None = None,
+    **clocks: float,
+) -> Iterator[Served]:
+    """A server of the home in that folder, which may be new, with that engine, or these."""
     home = Home(folder)
     settings.make(home)
     listening = Listener(socket.AF_INET, ("127.0.0.1", port))
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     app = create_app(
-        home, Clocks(**{"lease": 600.0, "hello": 600.0, **clocks}), url, {"fake": kind}
+        home, Clocks(**{"lease": 600.0, "hello": 600.0, **clocks}), url, kinds or {"fake": kind}
     )
     config = uvicorn.Config(
         app,
