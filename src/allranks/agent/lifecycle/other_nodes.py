@@ -14,7 +14,7 @@ from allranks.core.data.node_changes import NodeChanges
 from allranks.core.data.state_manifest import own
 from allranks.core.data.working_set import ELSEWHERE, FILES
 from allranks.core.plan import Task
-from allranks.errors import AllranksError
+from allranks.errors import AllranksError, Unsupported
 
 # Seconds between looks whether another node is as far.
 _PAUSE = 0.1
@@ -47,7 +47,7 @@ class OtherNodes:
         changes, sent = {self._where.node: mine}, False
         while True:
             for node in [n for n in self._others if n not in changes]:
-                theirs = self._changes_of(node, mine.attempt)
+                theirs = self._changes_of(node, mine)
                 if (theirs.launch, theirs.attempt) == (mine.launch, mine.attempt):
                     changes[node] = theirs
             if not sent and not all(map(self._is_beside, self._others)):
@@ -76,11 +76,14 @@ class OtherNodes:
             other_set.close()
         folder_trees.remove(self._where.folder / "others", ignore_errors=True)
 
-    def _changes_of(self, node: int, attempt: int) -> NodeChanges:
+    def _changes_of(self, node: int, mine: NodeChanges) -> NodeChanges:
         try:
             if self._is_beside(node):
                 return read_changes(self._part(node))
-            return self._set(node, attempt).changes()
+            return self._set(node, mine.attempt).changes()
+        except Unsupported:
+            self._note(f"the server is of an earlier version: no files of node {node} come here")
+            return mine._replace(paths={}, over=0)
         except ValueError as error:
             raise AllranksError(
                 f"what node {node} changed in its working folder cannot be read: {error}",

@@ -20,7 +20,7 @@ from allranks.agent.transport.link import ServerAddress
 from allranks.core.data import node_changes, state_manifest, working_set
 from allranks.core.data.node_changes import Change, NodeChanges
 from allranks.core.data.state_manifest import Entry, own, stays_inside
-from allranks.errors import NotFound, Unauthorized, Unreachable
+from allranks.errors import NotFound, Unauthorized, Unreachable, Unsupported
 
 _NAME = "the working folder"
 # Inode, size and modification time of the files of the code, as they were laid out.
@@ -354,8 +354,8 @@ class OtherSet(State):
         self._tree.make()
 
     def changes(self) -> NodeChanges:
-        """What the node has told of itself last. Raises AllranksError, ValueError, OSError, and
-        what ``wait`` raises."""
+        """What the node has told of itself last. Raises Unsupported if the server keeps it from
+        other nodes, AllranksError, ValueError, OSError, and what ``wait`` raises."""
         self._fetch([f"{own(self._of)}/{working_set.CHANGES}"])
         return read_changes(self.root / own(self._of))
 
@@ -375,8 +375,14 @@ class OtherSet(State):
             except (Unreachable, Unauthorized):  # or that node is lost, which ends this attempt
                 self._wait(0.5)
             except NotFound:
-                if not self._chosen.moves():
+                if not self._moves():
                     raise
+
+    def _moves(self) -> bool:
+        try:
+            return self._chosen.moves()
+        except NotFound as error:  # 0.1.0 has no such route
+            raise Unsupported(error.message, hint=error.hint) from None
 
 
 class _Chosen(Sync):
