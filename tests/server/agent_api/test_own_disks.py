@@ -30,9 +30,9 @@ from allranks.agent.transport.link import ServerAddress
 from allranks.engines import agent_bundle, agent_fetch
 from allranks.engines.base import Kind
 from allranks.errors import NotFound
+from allranks.folder_trees import write_file
 from allranks.server.agent_api import input_routes
 from allranks.server.agent_api.input_routes import Reach
-from allranks.server.http.agents_listener import write
 from allranks.settings import Home
 from allranks.statuses import SharedHome
 from tests.server.serving import FAKE, Served, Target, held_to, served
@@ -270,7 +270,7 @@ def test_a_server_with_another_certificate_is_told_nothing(
             requests.append(self.path)
 
     submit(server, "true", 1)
-    write(tmp_path / "stranger.pem", _new_certificate())
+    write_file(tmp_path / "stranger.pem", _new_certificate())
     stranger = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stranger)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "stranger.pem")
