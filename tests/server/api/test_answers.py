@@ -291,6 +291,7 @@ def endpoints(server: Server) -> None:
     server("GET", "/endpoints")
     server("GET", "/endpoints/e")
     server("GET", "/endpoints/e/series")
+    server("GET", "/endpoints/e/events")
     server("PATCH", "/endpoints/e", {"mirror_traffic": {"blue": 10}})
     server("PATCH", blue, {"instance_count": 2})
     server("GET", "/endpoints/e/keys")
