@@ -61,6 +61,15 @@ def repaired(value: Any, depth: int = DEEPEST) -> Any:
     return value
 
 
+def nests_deeper(value: Any, depth: int = DEEPEST) -> bool:
+    """Whether a JSON value has containers in more than ``depth`` others. What reads JSON refuses
+    other depths in each Python, up to 50,000 in some, which what goes through it cannot follow."""
+    if not isinstance(value, dict | list):
+        return False
+    members = value.values() if isinstance(value, dict) else value
+    return depth == 0 or any(nests_deeper(member, depth - 1) for member in members)
+
+
 def printable(text: str) -> str:
     """The text without control characters, which are shown as escapes, short enough for a
     sentence."""

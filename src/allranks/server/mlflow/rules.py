@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode
 
 from allranks.core.metrics.mlflow_run import JOB_TAG, PARENT_TAG, RUN_TAG
+from allranks.core.text import nests_deeper
 
 _CALL = re.compile(r"/(?:ajax-)?api/[0-9.]+/mlflow/(.*)")
 _FILES = re.compile(r"/(?:ajax-)?api/[0-9.]+/mlflow-artifacts/artifacts/(.*)")
@@ -217,9 +218,12 @@ def translated(request: Request, job: Job, data: bytes | None) -> Request:
 def parse(data: bytes) -> Any:
     """The JSON value of a body. Raises ValueError."""
     try:
-        return json.loads(data or b"{}")
+        value = json.loads(data or b"{}")
     except RecursionError:
         raise ValueError("it nests too deep") from None
+    if nests_deeper(value):
+        raise ValueError("it nests too deep")
+    return value
 
 
 def headers(sent: Sequence[tuple[bytes, bytes]], job: Job) -> list[tuple[bytes, bytes]]:
