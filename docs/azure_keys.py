@@ -16,8 +16,8 @@ from allranks.core.job.compile import CompileContext, compile
 from allranks.errors import SpecError
 from allranks.spec import compute, data, datastore, environment, model
 from allranks.spec.any_job import parse_any
+from allranks.spec.ignored_keys import IGNORED, ignored_keys
 from allranks.spec.job import CommandJob
-from allranks.spec.noted import NOTED, noted_keys
 from allranks.spec.pipeline.component import parse_component
 from allranks.spec.pipeline.job import PipelineJob
 from allranks.spec.pipeline.steps import steps_of
@@ -292,8 +292,8 @@ def verdict(kind: str, key: str) -> Verdict:
     if kind == "compute" and key in read[1]:
         return Verdict(kind, key, "noted", "the cluster exists")
     if kind in ("data", "environment", "model") and key in IDLE:
-        return Verdict(kind, key, "noted", NOTED.get(f"environment.{key}") or NOTED[key])
-    noted = dict(noted_keys(file))
+        return Verdict(kind, key, "noted", IGNORED.get(f"environment.{key}") or IGNORED[key])
+    noted = dict(ignored_keys(file))
     if where in noted:
         return Verdict(kind, key, "noted", noted[where])
     return Verdict(kind, key, "used")

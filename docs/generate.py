@@ -39,7 +39,7 @@ from allranks.cli.commands import COMMANDS
 from allranks.cli.examples import EXAMPLES
 from allranks.cli.parser import parser_of
 from allranks.compat.azure.names import ABSENT, NAMES
-from allranks.compat.azure.partly import PARTLY
+from allranks.compat.azure.partial_support import PARTLY
 from allranks.compat.ssm.parser import IDLE_FLAGS
 from allranks.core.diagnosis.causes import TABLE
 from allranks.engines.options import COMMON, Option

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.test_slurm import slurm
-from tests.compat.ssm.test_lines import WORKER, tree
+from tests.compat.ssm.test_run_line import WORKER, tree
 from tests.support import Allranks, answer
 
 __all__ = ["slurm"]  # the fixture

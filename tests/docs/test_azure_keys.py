@@ -18,7 +18,7 @@ import pytest
 from allranks.compat.azure.names_v1 import NAMES_V1
 from allranks.compat.azure.v1.exceptions import NotThere
 from allranks.compat.azure.v1.idle import SO_HERE, unread
-from allranks.compat.ssm import lines, parser
+from allranks.compat.ssm import parser, run_line
 
 _ROOT = Path(__file__).parents[2]
 _SOURCE = _ROOT / "src" / "allranks"
@@ -127,7 +127,7 @@ _FLAGS = {
 
 def test_every_flag_of_ssm(capsys: pytest.CaptureFixture[str]) -> None:
     (choice,) = (e for e in parser.parser()._actions if e.choices)
-    text = inspect.getsource(parser) + inspect.getsource(lines)
+    text = inspect.getsource(parser) + inspect.getsource(run_line)
     for kinds, flags in _FLAGS.items():
         for kind in kinds.split():
             own = choice.choices[kind]._option_string_actions  # type: ignore[index, union-attr]

@@ -25,7 +25,7 @@ LOCAL_IS_A_TARGET = (
     *(
         "compat/azure/v1/compute.py",
         "compat/azure/v1/run_config.py",
-        "compat/ssm/lines.py",
+        "compat/ssm/run_line.py",
         "compat/ssm/task.py",
     ),
 )

@@ -12,7 +12,7 @@ from allranks.agent import inside
 from allranks.errors import SpecError
 from allranks.sdk.submit.prepare import prepare
 from allranks.spec import datastore
-from allranks.spec.noted import job_notes
+from allranks.spec.ignored_keys import job_notes
 from allranks.spec.pipeline.component import parse_component
 from allranks.spec.pipeline.job import PipelineJob
 from allranks.spec.pipeline.steps import steps_of

@@ -43,7 +43,7 @@ from allranks.server.auth.tokens import Tokens
 from allranks.server.authentication import Gate
 from allranks.server.clusters.clusters import Clusters
 from allranks.server.dependencies import Services
-from allranks.server.endpoints.keeper import Keeper
+from allranks.server.endpoints.controller import Controller
 from allranks.server.http.agents_listener import AgentsListener
 from allranks.server.http.answer_cache import AnswerCache
 from allranks.server.http.host_header_check import HostNames
@@ -80,7 +80,7 @@ from allranks.store.database import check_small, open_database
 from allranks.store.endpoints import Endpoints
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.contents import Contents
-from allranks.store.files.incoming import IncomingBlobs
+from allranks.store.files.receiver import BlobReceiver
 from allranks.store.files.trees import Trees
 from allranks.store.files.uploads import Uploads
 from allranks.store.jobs.annotations import Annotations
@@ -115,11 +115,11 @@ def create_app(
     check_small(database)
     services = _services(home, database, clocks, url, kinds, for_agents)
     for_agents.state.services = services
-    keeper = Keeper(services)
+    controller = Controller(services)
     chores: tuple[Worker, ...] = (
         Parents(services),
         ScheduleLoop(services),
-        keeper,
+        controller,
         IdleSessions(services.records, services.channels, services.sessions, services.loops),
         CompactionLoop(database),
         DiskReserve(home.root, database),
@@ -131,7 +131,7 @@ def create_app(
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(_THREADS))
         services.wakeups.attach(loop)
-        keeper.lines.attach(loop)
+        controller.tunnels.attach(loop)
         addresses = _addresses(services)
         # Agents behind an address that is not open yet must not be taken for lost.
         listener.trouble.update(dict.fromkeys(addresses, "not open yet"))
@@ -260,7 +260,7 @@ def _services(
         step_results=StepResults(database),
         contents=Contents(blobs),
         blobs=blobs,
-        incoming=IncomingBlobs(blobs),
+        incoming=BlobReceiver(blobs),
         uploads=Uploads(home.uploads, blobs),
         computes=computes,
         clusters=clusters,

@@ -43,7 +43,7 @@ from allranks.store.computes import Computes
 from allranks.store.endpoints import Endpoints
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.contents import Contents
-from allranks.store.files.incoming import IncomingBlobs
+from allranks.store.files.receiver import BlobReceiver
 from allranks.store.files.uploads import Uploads
 from allranks.store.jobs.annotations import Annotations
 from allranks.store.jobs.children import Children
@@ -71,7 +71,7 @@ class Services(NamedTuple):
     step_results: StepResults
     contents: Contents
     blobs: Blobs
-    incoming: IncomingBlobs
+    incoming: BlobReceiver
     uploads: Uploads
     computes: Computes
     clusters: Clusters

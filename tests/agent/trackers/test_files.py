@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from allranks.agent.trackers.found import Found, Reader
+from allranks.agent.trackers.readings import Reader, Reading
 from allranks.agent.trackers.tensorboard_files import EventFile
 from allranks.agent.trackers.trackio_files import TrackioFile
 from allranks.agent.trackers.wandb_files import WandbFile
@@ -20,17 +20,17 @@ WANDB = FILES / "run-x36e1ly4.wandb"
 TORCH = FILES / "events.out.tfevents.torch"
 
 
-def all_of(reader: Reader) -> Found:
+def all_of(reader: Reader) -> Reading:
     parts = list(reader.read())
     parameters: dict[str, str] = {}
     for part in parts:
         parameters |= part.parameters
     points = [point for part in parts for point in part.points]
     images = [image for part in parts for image in part.images]
-    return Found(points, parameters, images, parts[-1].run if parts else "")
+    return Reading(points, parameters, images, parts[-1].run if parts else "")
 
 
-def values(found: Found, name: str) -> list[tuple[int, float]]:
+def values(found: Reading, name: str) -> list[tuple[int, float]]:
     return [(point.step, point.value) for point in found.points if point.name == name]
 
 

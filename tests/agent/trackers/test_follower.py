@@ -9,8 +9,8 @@ import pytest
 
 from allranks.agent.processes.rank_processes import Members
 from allranks.agent.trackers.follower import IMAGES, TrackerFiles
-from allranks.agent.trackers.found import LARGEST_IMAGE
 from allranks.agent.trackers.names import Prefixes, image_path
+from allranks.agent.trackers.readings import LARGEST_IMAGE
 from allranks.core.plan import MetricTask, Task
 from allranks.spec.fields.metric_formats import BUILTIN
 

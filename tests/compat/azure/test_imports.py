@@ -12,7 +12,7 @@ import pytest
 
 from allranks.compat.azure.finder import AbsentFinder
 from allranks.compat.azure.names import ABSENT, NAMES
-from allranks.compat.azure.partly import PARTLY
+from allranks.compat.azure.partial_support import PARTLY
 from allranks.sdk.submit.current_environment import current
 from tests.support import Allranks
 

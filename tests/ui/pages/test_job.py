@@ -11,7 +11,8 @@ import pytest
 from allranks.api import routes
 from allranks.errors import Conflict
 from allranks.ui import render
-from allranks.ui.pages.job import Cell, Node, _first, stacks
+from allranks.ui.pages.job import stacks
+from allranks.ui.pages.rank_grid import Cell, Node, first_nodes
 
 
 def _node(number: int, state: str = "RUNNING", *, failed: bool = False, ranks: int = 8) -> Node:
@@ -20,12 +21,12 @@ def _node(number: int, state: str = "RUNNING", *, failed: bool = False, ranks: i
 
 
 @pytest.mark.parametrize(("ranks", "shown"), [(8, 16), (1, 53), (200, 1)])
-def test_what_differs_is_among_the_first(ranks: int, shown: int) -> None:
+def test_what_differs_is_among_thefirst_nodes(ranks: int, shown: int) -> None:
     nodes = [_node(number, ranks=ranks) for number in range(64)]
-    assert [node.number for node in _first(nodes)] == [*range(shown)]
+    assert [node.number for node in first_nodes(nodes)] == [*range(shown)]
     nodes[40] = _node(40, "LOST", ranks=ranks)
     nodes[50] = _node(50, failed=True, ranks=ranks)
-    numbers = [node.number for node in _first(nodes)]
+    numbers = [node.number for node in first_nodes(nodes)]
     assert 50 in numbers
     assert (40 in numbers) == (shown > 1)
     assert numbers == sorted(numbers)
@@ -34,8 +35,8 @@ def test_what_differs_is_among_the_first(ranks: int, shown: int) -> None:
 
 def test_few_are_all_shown() -> None:
     nodes = [_node(number) for number in range(3)]
-    assert _first(nodes) == nodes
-    assert _first([]) == []
+    assert first_nodes(nodes) == nodes
+    assert first_nodes([]) == []
 
 
 def test_a_profile_that_is_too_large_does_not_take_the_page(

@@ -1,5 +1,6 @@
 """Channels into the job on this node: a helper process for each, outside of the agent.
 
-`entrance` starts it for an order; the others are the helper, which imports them when it starts.
+`channel_opener` starts it for an order; the others are the helper's, which imports them when it
+starts.
 Imports `environments` and `processes`.
 """

@@ -10,7 +10,7 @@ from allranks.http_client import Client
 from allranks.unix_sockets import short_path
 
 if TYPE_CHECKING:
-    from allranks.agent.channel.entrance import Request
+    from allranks.agent.channel.channel_opener import Request
 
 _CONNECT = 20.0
 

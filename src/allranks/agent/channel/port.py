@@ -13,7 +13,7 @@ from allranks.channel import Connection, Frame, relay
 from allranks.errors import AllranksError
 
 if TYPE_CHECKING:
-    from allranks.agent.channel.entrance import Request
+    from allranks.agent.channel.channel_opener import Request
 
 # Seconds to connect to a port of this node.
 _CONNECT = 10.0

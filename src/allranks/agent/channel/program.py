@@ -18,7 +18,7 @@ from allranks.agent.processes.keeper import end_descendants
 from allranks.channel import PIECE, Connection, Frame, Lost, rows_and_columns
 
 if TYPE_CHECKING:
-    from allranks.agent.channel.entrance import Request
+    from allranks.agent.channel.channel_opener import Request
 
 # Bytes of input that wait for a program that does not read.
 _FULL = 1 << 20

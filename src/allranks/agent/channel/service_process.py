@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from allranks import folder_trees
+from allranks.agent.channel.channel_process import end_in_container
 from allranks.agent.channel.connect import to_socket
-from allranks.agent.channel.visit import end_in_container
 from allranks.agent.processes.keeper import become_subreaper, end_descendants
 from allranks.agent.processes.ranks import last_lines
 

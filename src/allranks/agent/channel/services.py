@@ -20,7 +20,7 @@ from allranks.core.plan import ServiceTask
 from allranks.errors import AllranksError
 
 if TYPE_CHECKING:
-    from allranks.agent.channel.entrance import Address, Entrance
+    from allranks.agent.channel.channel_opener import Address, ChannelOpener
 
 _ARGV = (sys.executable, "-P", "-S", "-m", "allranks.agent.channel.service_process")
 # JupyterLab and VS Code listen on a socket that no other user of the node can open: whoever reaches
@@ -56,7 +56,7 @@ _ON_SOCKETS = {"jupyter_lab": _JUPYTER, "vs_code": _VS_CODE}
 
 class ServiceRequest(TypedDict):
     """What a helper gets on its standard input. It listens on ``socket``, in ``folder``, or on
-    ``port``; ``end`` and ``script`` as of `entrance.Request`."""
+    ``port``; ``end`` and ``script`` as of `channel_opener.Request`."""
 
     argv: list[str]
     cwd: str
@@ -73,14 +73,14 @@ class Services:
     """``say(service, state, message)`` records how one goes; it is called in threads."""
 
     def __init__(
-        self, entrance: Entrance, folder: Path, say: Callable[[str, str, str], None]
+        self, opener: ChannelOpener, folder: Path, say: Callable[[str, str, str], None]
     ) -> None:
-        self._entrance, self._folder, self._say = entrance, folder, say
+        self._opener, self._folder, self._say = opener, folder, say
 
     def begin(self, services: Sequence[ServiceTask], cwd: Path) -> None:
         """Start those of this node, and let channels find them."""
-        started = [*self._entrance.started.values()]
-        env = started[0].env if started else self._entrance.env()
+        started = [*self._opener.started.values()]
+        env = started[0].env if started else self._opener.env()
         addresses: dict[str, Address] = {}
         for number, service in enumerate(services):
             try:
@@ -93,11 +93,11 @@ class Services:
                     self._start(service.name, request)
             except (AllranksError, OSError) as error:
                 self._say(service.name, "Failed", str(error))
-        self._entrance.services = addresses
+        self._opener.services = addresses
 
     def _start(self, name: str, request: ServiceRequest) -> None:
         self._say(name, "Starting", "")
-        helper = self._entrance.start_helper(_ARGV, json.dumps(request), subprocess.PIPE)
+        helper = self._opener.start_helper(_ARGV, json.dumps(request), subprocess.PIPE)
         threading.Thread(target=self._follow, args=(name, helper), daemon=True).start()
 
     def _follow(self, name: str, helper: subprocess.Popen[bytes]) -> None:
@@ -138,9 +138,9 @@ class Services:
             "end": [],
             "script": "",
         }
-        if self._entrance.container is not None and service.is_started:
-            inside = self._entrance.container.entering(number, argv, where, own, False)
-            request |= {**inside._asdict(), "cwd": "/", "env": self._entrance.outside()}  # type: ignore[typeddict-item]
+        if self._opener.container is not None and service.is_started:
+            inside = self._opener.container.entering(number, argv, where, own, False)
+            request |= {**inside._asdict(), "cwd": "/", "env": self._opener.outside()}  # type: ignore[typeddict-item]
         return request
 
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks import disk_space, folder_trees
-from allranks.agent.channel.entrance import Entrance
+from allranks.agent.channel.channel_opener import ChannelOpener
 from allranks.agent.environments import current_python, installed_frameworks
 from allranks.agent.launch import mlflow_address, tracker_variables
 from allranks.agent.launch.stage import Stage
 from allranks.agent.launch.start_ranks import with_sitecustomize
-from allranks.agent.lifecycle import collect_files, output_disks, own_disk, own_place, unsaved
+from allranks.agent.lifecycle import collect_files, node_address, output_disks, own_disk, unsaved
 from allranks.agent.lifecycle.attempt import Attempt, sentence
 from allranks.agent.lifecycle.interrupted_waits import Leave, Stopped
 from allranks.agent.lifecycle.local_inputs import LocalInputs
@@ -121,9 +121,9 @@ class Agent:
             note=partial(self._note, facts={"about": "state"}),
             warn=partial(self._note, facts={"about": "checkpoint"}),
         )
-        self._entrance = Entrance(link.server, where.node, where.address, task.job)
-        self._entrance.env = lambda: {**self._task.base, **self._task.variables}
-        link.channel = self._entrance.open
+        self._channels = ChannelOpener(link.server, where.node, where.address, task.job)
+        self._channels.env = lambda: {**self._task.base, **self._task.variables}
+        link.channel = self._channels.open
         link.guests = self._guests = Guests(where)
         self._calls = AgentCalls(
             grace=self._clocks.grace,
@@ -182,8 +182,8 @@ class Agent:
         folder = self._where.folder / f"attempt-{self._attempt}"
         held: list[socket.socket] = []
         container = data = warm = None
-        self._entrance.cwd = self._where.folder
-        self._entrance.waits_for_container = self._task.container is not None
+        self._channels.cwd = self._where.folder
+        self._channels.waits_for_container = self._task.container is not None
         try:
             if self._home is not None and not self._task.sends_files:
                 require_home(self._home, self._where.node)
@@ -203,12 +203,12 @@ class Agent:
             output_disks.note_unseen(
                 self._task, self._server_home, self._where, self._link.server, self._calls
             )
-            self._entrance.cwd = work.folder
+            self._channels.cwd = work.folder
             self._in(Phase.ENVIRONMENT, self._environment, work, folder)
             container = self._in(Phase.IMAGE, self._container, folder)
-            self._entrance.container, self._entrance.waits_for_container = container, False
-            held = own_place.reserve_ports(self._task, self._where)
-            self._claimed = own_place.claim_fixed_ports(self._task, self._where.node)
+            self._channels.container, self._channels.waits_for_container = container, False
+            held = node_address.reserve_ports(self._task, self._where)
+            self._claimed = node_address.claim_fixed_ports(self._task, self._where.node)
             warm = self._in(Phase.ENVIRONMENT, self._warm, work, folder, held)
         except Stopped as error:
             self._ended(error.why, "")
@@ -221,7 +221,7 @@ class Agent:
             self._ended(reason, text, hint=hint, passing=is_passing(error))
             self._files.finish()  # the log of a failed build
         else:
-            place = own_place.place(self._where, held)._replace(python=self._python)
+            place = node_address.place(self._where, held)._replace(python=self._python)
             self._guests.open(work.folder, self._task)
             self._say(Kind.READY, **pack(place))
             order = self._wait_for_go()
@@ -232,7 +232,7 @@ class Agent:
                 self._ended(Reason(order["why"]), "")
         finally:
             self._guests.close(self._clocks.grace)
-            self._entrance.leave()
+            self._channels.leave()
             ports.release(held)
             ports.release(self._claimed)
             for resource in (container, data, warm):
@@ -320,7 +320,7 @@ class Agent:
         # Addresses and ports are not known yet; what modules read while they are imported is.
         every = range(self._task.nodes)
         ports = (0,) * max(topology.ports_needed(self._task, node) for node in every)
-        places = (own_place.place(self._where, held)._replace(ports=ports),) * len(every)
+        places = (node_address.place(self._where, held)._replace(ports=ports),) * len(every)
         rank = Rank(0, self._where.node, 0)
         env = with_sitecustomize(
             self._env(rank, work, folder, places, {"do": "go", "started": 0.0})
@@ -425,13 +425,13 @@ class Agent:
             self._say,
             self._where.end,
         )
-        self._entrance.started, self._entrance.held = attempt.started, folder / FOLDER
+        self._channels.started, self._channels.held = attempt.started, folder / FOLDER
         others = tracker_variables.folders(self._task, work.paths, folder)
         reports = AttemptReports(
             self._task, self._attempt, folder, work.folder, self._link, others, self._clocks.pace
         )
         attempt.before_stopping = reports.keep_stacks
-        attempt.when_released = self._entrance.leave
+        attempt.when_released = self._channels.leave
         self._state.start(attempt.deaths)
         self._files.start()
         self._working.start(self._attempt, attempt.deaths)
@@ -475,7 +475,7 @@ class Agent:
         if services:
             from allranks.agent.channel.services import Services  # lazy: few jobs have some
 
-            Services(self._entrance, folder, self._say_service).begin(services, cwd)
+            Services(self._channels, folder, self._say_service).begin(services, cwd)
 
     def _say_service(self, name: str, state: str, message: str) -> None:
         self._say(Kind.NOTE, about=SERVICE, service=name, state=state, message=message)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks import folder_trees
-from allranks.agent.trackers.found import BadRows, lines, parameter_text
+from allranks.agent.trackers.readings import BadRows, lines, parameter_text
 
 # Seconds between two readings while ranks run.
 _PAUSE = 0.5

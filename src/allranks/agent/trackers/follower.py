@@ -20,8 +20,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 from allranks import folder_trees
 from allranks.agent.processes.rank_processes import Members
-from allranks.agent.trackers.found import LARGEST_IMAGE, Found, Image, Reader, lines
 from allranks.agent.trackers.names import Prefixes, image_path
+from allranks.agent.trackers.readings import LARGEST_IMAGE, Image, Reader, Reading, lines
 from allranks.agent.trackers.tree import Tree
 from allranks.agent.trackers.writers import Writers
 from allranks.core.plan import Task
@@ -165,7 +165,7 @@ class TrackerFiles:
 
     # ------------------------------------------------------------ the record
 
-    def _write(self, file: _File, part: Found) -> None:
+    def _write(self, file: _File, part: Reading) -> None:
         if not (part.points or part.parameters or part.images):
             return
         kind, rank = file.kind, file.rank

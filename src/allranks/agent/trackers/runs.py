@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from allranks import folder_trees
-from allranks.agent.trackers.found import Reader, lines
 from allranks.agent.trackers.names import Prefixes
+from allranks.agent.trackers.readings import Reader, lines
 from allranks.agent.trackers.tensorboard_files import EventFile
 from allranks.agent.trackers.wandb_files import CUT_OFF, WandbFile
 

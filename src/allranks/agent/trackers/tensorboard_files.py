@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from allranks import folder_trees
-from allranks.agent.trackers import found
-from allranks.agent.trackers.found import LARGEST_IMAGE, PIECE, BadRows, Found, Image, Point
+from allranks.agent.trackers import readings
 from allranks.agent.trackers.protobuf import all_fields, fields, signed
+from allranks.agent.trackers.readings import LARGEST_IMAGE, PIECE, BadRows, Image, Point, Reading
 
 _HEAD, _TAIL = 12, 4
 # Numbers in a tensor: by its dtype as they are in `tensor_content`, and by field.
@@ -36,7 +36,7 @@ class EventFile:
         self._path, self._below, self.offset = path, below, 0
         self.damage, self.bad = "", BadRows()
 
-    def read(self, is_last: bool = False) -> Iterator[Found]:
+    def read(self, is_last: bool = False) -> Iterator[Reading]:
         with folder_trees.open_file(self._path, below=self._below, buffering=0) as file:
             while not self.damage:
                 data = os.pread(file.fileno(), PIECE, self.offset)
@@ -52,13 +52,13 @@ class EventFile:
                     if length > LARGEST_IMAGE + PIECE:
                         self.offset += size
                         head = data[_HEAD : _HEAD + 1000]
-                        yield Found([], {}, [Image(_tag(head), 0, "", None)])
+                        yield Reading([], {}, [Image(_tag(head), 0, "", None)])
                         continue
                     data = os.pread(file.fileno(), size, self.offset)
                 yield self._part(data)
 
-    def _part(self, data: bytes) -> Found:
-        part, at = Found([], {}, []), 0
+    def _part(self, data: bytes) -> Reading:
+        part, at = Reading([], {}, []), 0
         while at + _HEAD <= len(data):
             length = int.from_bytes(data[at : at + 8], "little")
             end = at + _HEAD + length
@@ -86,7 +86,7 @@ def _is_length(head: bytes) -> bool:
     return masked == int.from_bytes(head[8:], "little")
 
 
-def _event(event: bytes, part: Found) -> None:
+def _event(event: bytes, part: Reading) -> None:
     at, step = 0.0, 0
     summaries = []
     for number, content in all_fields(event):
@@ -102,7 +102,7 @@ def _event(event: bytes, part: Found) -> None:
                 _value(value, step, at, part)
 
 
-def _value(value: bytes, step: int, at: float, part: Found) -> None:
+def _value(value: bytes, step: int, at: float, part: Reading) -> None:
     of = dict(fields(value))
     tag = of.get(1, b"").decode(errors="replace")
     if 2 in of:
@@ -115,7 +115,7 @@ def _value(value: bytes, step: int, at: float, part: Found) -> None:
         part.parameters.update(_hyperparameters(of.get(9, b"")))
 
 
-def _tensor(tag: str, step: int, at: float, tensor: bytes, part: Found) -> None:
+def _tensor(tag: str, step: int, at: float, tensor: bytes, part: Reading) -> None:
     dtype, content, values = 0, b"", list[bytes | int]()
     form = ""
     for number, data in all_fields(tensor):
@@ -153,7 +153,7 @@ def _configuration(text: bytes | int) -> Iterator[tuple[str, str]]:
         except ValueError:
             return
     if isinstance(config, dict):
-        yield from found.parameters(config)
+        yield from readings.parameters(config)
 
 
 def _hyperparameters(metadata: bytes) -> Iterator[tuple[str, str]]:
@@ -172,9 +172,9 @@ def _struct_value(value: bytes) -> str:
         if number == 2 and isinstance(content, bytes):
             return f"{struct.unpack('<d', content)[0]:g}"
         if number == 3 and isinstance(content, bytes):
-            return found.parameter_text(content.decode(errors="replace"))
+            return readings.parameter_text(content.decode(errors="replace"))
         if number == 4:
-            return found.parameter_text(bool(content))
+            return readings.parameter_text(bool(content))
     return ""
 
 

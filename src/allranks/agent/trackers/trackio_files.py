@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from allranks.agent.trackers import found
-from allranks.agent.trackers.found import PIECE, BadRows, Found, Image, Point
+from allranks.agent.trackers import readings
+from allranks.agent.trackers.readings import PIECE, BadRows, Image, Point, Reading
 
 # Rows in one part, and configurations.
 _ROWS, _RUNS = 5000, 10_000
@@ -31,7 +31,7 @@ class TrackioFile:
         self._configs: dict[str, Any] = {}
         self.damage, self.bad = "", BadRows()
 
-    def read(self, is_last: bool = False) -> Iterator[Found]:
+    def read(self, is_last: bool = False) -> Iterator[Reading]:
         wal = self._path.with_name(f"{self._path.name}-wal")
         stats = [path.stat() for path in (self._path, wal) if path.exists()]
         stamp = [(stat.st_mtime_ns, stat.st_size) for stat in stats]
@@ -49,7 +49,7 @@ class TrackioFile:
                 for run, config in database.execute(_CONFIGS):
                     if self._configs.get(run) != config:
                         self._configs[run] = config
-                        yield Found([], self._parameters(config), [], str(run))
+                        yield Reading([], self._parameters(config), [], str(run))
                 while rows := list(_some(database.execute(_METRICS, [self._last]))):
                     self._last = rows[-1][0]
                     yield from self._parts(rows)
@@ -60,10 +60,10 @@ class TrackioFile:
             return
         self._stamp = stamp
 
-    def _parts(self, rows: list[tuple[Any, ...]]) -> Iterator[Found]:
-        parts: dict[str, Found] = {}
+    def _parts(self, rows: list[tuple[Any, ...]]) -> Iterator[Reading]:
+        parts: dict[str, Reading] = {}
         for _, at, run, step, text in rows:
-            part = parts.setdefault(str(run), Found([], {}, [], str(run)))
+            part = parts.setdefault(str(run), Reading([], {}, [], str(run)))
             with self.bad.counted():
                 seconds = datetime.fromisoformat(at).timestamp()
                 if seconds < self._since:
@@ -73,7 +73,7 @@ class TrackioFile:
                 for name, value in row.items():
                     part.points.extend(
                         Point(key, step, seconds, number)
-                        for key, number in found.numbers(name, _plain(value))
+                        for key, number in readings.numbers(name, _plain(value))
                     )
                     part.images.extend(self._image(name, step, value))
         yield from parts.values()
@@ -89,7 +89,7 @@ class TrackioFile:
         with self.bad.counted():
             config = json.loads(text)
             own = {key: value for key, value in config.items() if not key.startswith("_")}
-            parameters.update(found.parameters(own))
+            parameters.update(readings.parameters(own))
         return parameters
 
 

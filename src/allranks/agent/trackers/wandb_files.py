@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from allranks import folder_trees
-from allranks.agent.trackers import found
-from allranks.agent.trackers.found import PIECE, BadRows, Found, Image, Point
+from allranks.agent.trackers import readings
 from allranks.agent.trackers.protobuf import all_fields, fields, signed
+from allranks.agent.trackers.readings import PIECE, BadRows, Image, Point, Reading
 from allranks.core.metrics import metric_lines
 
 _START = struct.Struct("<4sHB")
@@ -54,14 +54,14 @@ class WandbFile:
         self.began: float | None = None
         self.exit_code: int | None = None
 
-    def read(self, is_last: bool = False) -> Iterator[Found]:
-        part, start = Found([], {}, [], self.run), self._offset
+    def read(self, is_last: bool = False) -> Iterator[Reading]:
+        part, start = Reading([], {}, [], self.run), self._offset
         for record in self._records():
             with self.bad.counted():
                 self._take(record, part)
             if self._offset - start > PIECE:
                 yield part._replace(run=self.run)
-                part, start = Found([], {}, [], self.run), self._offset
+                part, start = Reading([], {}, [], self.run), self._offset
         if is_last and self._is_cut:
             self.damage = self.damage or f"{CUT_OFF} at byte {self._offset}"
         if is_last:  # some numbers are only in the summary
@@ -126,13 +126,13 @@ class WandbFile:
         if is_whole:
             self._offset = end
 
-    def _take(self, record: bytes, part: Found) -> None:
+    def _take(self, record: bytes, part: Reading) -> None:
         for number, content in fields(record):
             if number == _HISTORY:
                 self._history(content, part)
             elif number == _SUMMARY:
                 for name, value in _row(content).items():
-                    self._summary.update(found.numbers(name, value))
+                    self._summary.update(readings.numbers(name, value))
                 if len(self._summary) > _NAMES:
                     self._summary.clear()
                     raise ValueError(f"the summary has more than {_NAMES} numbers")
@@ -147,7 +147,7 @@ class WandbFile:
             elif number == _EXIT:
                 self.exit_code = next((int(v) for n, v in all_fields(content) if n == 1), 0)
 
-    def _begun(self, run: bytes, part: Found) -> None:
+    def _begun(self, run: bytes, part: Reading) -> None:
         identity = ""
         for number, content in fields(run):
             if number == 1:
@@ -162,10 +162,10 @@ class WandbFile:
                 self.began = next((float(v) for n, v in all_fields(content) if n == 1), None)
         self.run = self.run or identity
 
-    def _configured(self, content: bytes, part: Found) -> None:
-        part.parameters.update(found.parameters(_row(content)))
+    def _configured(self, content: bytes, part: Reading) -> None:
+        part.parameters.update(readings.parameters(_row(content)))
 
-    def _history(self, content: bytes, part: Found) -> None:
+    def _history(self, content: bytes, part: Reading) -> None:
         row = _row(content, hidden=True)
         step, at = row.get("_step"), row.get("_timestamp")
         if not isinstance(step, int):
@@ -182,7 +182,7 @@ class WandbFile:
             if key.startswith("_"):
                 continue
             step = self._step_of(key, row)
-            for name, figure in found.numbers(key, value):
+            for name, figure in readings.numbers(key, value):
                 self._logged.add(name)
                 part.points.append(Point(name, step, self._at, figure))
             if isinstance(value, dict):

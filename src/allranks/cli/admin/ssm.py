@@ -15,6 +15,6 @@ def ssm_options(parser: Parser) -> None:
 
 def ssm(options: argparse.Namespace) -> int:
     """Run the line; exits with 0 only if the task is completed."""
-    from allranks.compat.ssm.lines import run  # lazy: the SDK
+    from allranks.compat.ssm.run_line import run  # lazy: the SDK
 
     return run(options.words[1:])  # behind `--`

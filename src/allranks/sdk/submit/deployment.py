@@ -16,7 +16,7 @@ from allranks.errors import NotFound, Problem, SpecError
 from allranks.http_client import Client
 from allranks.sdk.submit import paths
 from allranks.sdk.submit.current_environment import tools
-from allranks.sdk.submit.elsewhere import lock_for
+from allranks.sdk.submit.lock_for_compute import lock_for
 from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.send import Snapshots
 from allranks.sdk.submit.shell import Shell

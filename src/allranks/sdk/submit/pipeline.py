@@ -16,7 +16,7 @@ from allranks.core.transfer_progress import OnProgress, unheard
 from allranks.errors import Problem, SpecError
 from allranks.sdk.submit import paths
 from allranks.sdk.submit.current_environment import is_current, tools
-from allranks.sdk.submit.elsewhere import lock_for
+from allranks.sdk.submit.lock_for_compute import lock_for
 from allranks.sdk.submit.names import generate_name
 from allranks.sdk.submit.python_packages import packages
 from allranks.sdk.submit.send import Snapshots

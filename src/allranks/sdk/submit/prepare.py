@@ -20,7 +20,7 @@ from allranks.errors import SpecError, UsageError
 from allranks.masking import without_credentials
 from allranks.sdk.submit import paths
 from allranks.sdk.submit.current_environment import is_current, tools
-from allranks.sdk.submit.elsewhere import lock_for
+from allranks.sdk.submit.lock_for_compute import lock_for
 from allranks.sdk.submit.names import generate_name
 from allranks.sdk.submit.send import Snapshots
 from allranks.sdk.submit.shell import Shell

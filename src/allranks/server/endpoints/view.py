@@ -28,7 +28,7 @@ from allranks.spec import endpoint as spec_of
 from allranks.statuses import TERMINAL, JobStatus
 from allranks.store.endpoints import StoredEvent
 
-# Of what the router tells, for the keeper alone.
+# Of what the router tells, for the controller alone.
 _INNER = ("busy", "replicas")
 
 

@@ -12,9 +12,9 @@ from allranks.server.parents.pipeline.create import pipeline_plan
 from allranks.server.parents.sweep.create import trial_plan
 from allranks.server.submission.submit import Submission, job_and_plan_notes, notes, plan
 from allranks.settings import Home
+from allranks.spec.ignored_keys import job_notes
 from allranks.spec.job import parse
 from allranks.spec.job_type import job_type
-from allranks.spec.noted import job_notes
 from allranks.spec.pipeline.component import with_components
 
 _INSIDE = "whether it fits the session that it runs in is checked when it is submitted"

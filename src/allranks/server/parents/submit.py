@@ -8,8 +8,8 @@ from allranks.server.parents.pipeline.create import create_pipeline
 from allranks.server.parents.sweep.create import create_sweep
 from allranks.server.submission.submit import Submission, notes
 from allranks.spec.any_job import parse_any
+from allranks.spec.ignored_keys import job_notes
 from allranks.spec.job_type import job_type
-from allranks.spec.noted import job_notes
 from allranks.store.jobs.job_rows import JobRow
 
 

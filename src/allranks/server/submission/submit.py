@@ -30,9 +30,9 @@ from allranks.server.jobs.view import signed, submitter
 from allranks.server.submission.continuation import Continuation, set_aside
 from allranks.settings import Home
 from allranks.spec.compute import Compute
+from allranks.spec.ignored_keys import job_notes
 from allranks.spec.job import CommandJob, parse
 from allranks.spec.model import TYPES
-from allranks.spec.noted import job_notes
 from allranks.store.jobs.job_rows import COMMAND, Child, JobRow
 from allranks.store.jobs.new_job import NewJob
 from allranks.store.key_values import read_once

@@ -25,7 +25,7 @@ from allranks.core.data import state_manifest as manifests
 from allranks.core.data import state_versions
 from allranks.core.data.state_manifest import Entries, Entry
 from allranks.errors import Conflict, MissingCode, NotFound, UsageError
-from allranks.store.files.incoming import Incoming
+from allranks.store.files.receiver import Receiver
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 # Folders of named states, and of jobs' own states.
@@ -104,7 +104,7 @@ class State:
         self._versions: list[Version] | None = None
         self._contents = _Contents(folder)
         # Made when something comes: most states of a server get nothing.
-        self._incoming: Incoming | None = None
+        self._incoming: Receiver | None = None
 
     @property
     def revision(self) -> int:
@@ -125,10 +125,10 @@ class State:
         return Path(self._contents.name(sha256))
 
     @property
-    def incoming(self) -> Incoming:
+    def incoming(self) -> Receiver:
         """What arrives of contents."""
         with self._lock:
-            self._incoming = self._incoming or Incoming(self._contents)
+            self._incoming = self._incoming or Receiver(self._contents)
             return self._incoming
 
     def receive(self, sha256: str, offset: int, size: int, data: bytes | memoryview) -> int:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,44 +15,20 @@ from allranks.ui import render
 from allranks.ui.api import Session
 from allranks.ui.pages.failures import culprit, culprit_of, explanation, failed_child
 from allranks.ui.pages.graph import graph
+from allranks.ui.pages.rank_grid import first_nodes, nodes_of
 from allranks.ui.pages.sweep import worth
 from allranks.ui.pages.timeline import curves, timeline
 
 if TYPE_CHECKING:
     from allranks.api.jobs import ExplainedStep, PipelineExplanation, ProfileAnswer
-    from allranks.api.metrics import (
-        MetricSummary,
-        NodeLoad,
-        RankRow,
-        ShownJob,
-    )
+    from allranks.api.metrics import MetricSummary, RankRow, ShownJob
 
-# Cells of ranks that a page shows; and children of a sweep.
-_RANKS, _TRIALS = 4096, 500
-# Ranks and nodes that a page shows at first: a node weighs as much as two ranks.
-_PLACES = 160
+# Children of a sweep that the page shows.
+_TRIALS = 500
 # Ranks in the table of how they go.
 _PACES = 16
 # The last metrics of a long list are on the page of metrics only.
 _METRICS = 12
-
-
-class Cell(NamedTuple):
-    """A rank in the grid. ``load``: percent of a GPU, or of the CPUs if it has none."""
-
-    rank: int
-    state: str
-    load: float | None
-    failed: bool
-
-
-class Node(NamedTuple):
-    number: int
-    state: str
-    host: str
-    address: str
-    load: NodeLoad | None
-    ranks: list[Cell]
 
 
 async def overview(request: Request) -> Response:
@@ -71,7 +46,7 @@ async def overview(request: Request) -> Response:
             _paces(session, job),
         )
         rows = across_ranks(metrics)
-        nodes = _nodes(job)
+        nodes = nodes_of(job)
         return render.text(
             request,
             "overview.html",
@@ -83,7 +58,7 @@ async def overview(request: Request) -> Response:
             more_metrics=len(rows) - _METRICS,
             timeline=axis,
             curves=[*curves(job, metrics)],
-            nodes=nodes if request.query_params.get("nodes") == "all" else _first(nodes),
+            nodes=nodes if request.query_params.get("nodes") == "all" else first_nodes(nodes),
             all_nodes=len(nodes),
             paces=paces,
             **children,
@@ -161,61 +136,3 @@ async def _below(session: Session, job: ShownJob) -> dict[str, Any]:
         "worth": worth(job),
         "graph": graph(job["steps"]) if job["type"] == "pipeline" else None,
     }
-
-
-def _nodes(job: ShownJob) -> list[Node]:
-    """The grid of nodes and ranks. Ranks have the state of their node; the one that failed first
-    is marked."""
-    loads = {each["node"]: each for each in job.get("load", ())}
-    failed = None if job["error"] is None else job["error"]["rank"]
-    ranks: dict[int, list[int]] = {}
-    for rank in job["ranks"][:_RANKS]:
-        ranks.setdefault(rank["node"], []).append(rank["rank"])
-    return [
-        Node(
-            node["node"],
-            node["state"],
-            node["host"] or "",
-            node["address"] or "",
-            loads.get(node["node"]),
-            [
-                Cell(
-                    rank,
-                    node["state"],
-                    _load(loads.get(node["node"]), rank, ranks[node["node"]]),
-                    failed == rank,
-                )
-                for rank in ranks.get(node["node"], ())
-            ],
-        )
-        for node in job["node_states"]
-    ]
-
-
-def _first(nodes: list[Node]) -> list[Node]:
-    """Those that a page shows at first, in order: one that failed or is in another state than most
-    is among them."""
-    states = Counter(node.state for node in nodes)
-
-    def order(node: Node) -> tuple[bool, int]:
-        return not any(cell.failed for cell in node.ranks), states[node.state]
-
-    first, left = list[Node](), _PLACES
-    for node in sorted(nodes, key=order):
-        left -= 2 + len(node.ranks)
-        if first and left < 0:
-            break
-        first.append(node)
-    return sorted(first)
-
-
-def _load(node: NodeLoad | None, rank: int, ranks: list[int]) -> float | None:
-    """The load of a rank's GPU, if each rank has one; else of its processes in CPUs."""
-    if node is None or not node["now"]:
-        return None
-    gpus = node["gpus"]
-    if gpus and len(gpus) == len(ranks):
-        load = gpus[ranks.index(rank)].get("gpu_load")
-    else:
-        load = next((each.get("cpu") for each in node["ranks"] if each["rank"] == rank), None)
-    return None if load is None else float(load)

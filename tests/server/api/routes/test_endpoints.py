@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from allranks.http_client import Client
-from allranks.server.endpoints import keeper
+from allranks.server.endpoints import controller
 from allranks.server.endpoints.router_process import RouterProcess
 from allranks.store.database import open_database
 from allranks.store.endpoints import Endpoints
@@ -88,7 +88,7 @@ def test_a_change_that_the_router_does_not_know_is_told(
 ):
     router = json.loads((server.home.serve / "address").read_text())["pid"]
     with monkeypatch.context() as impatient:
-        impatient.setattr(keeper, "_TELL", 0.1)
+        impatient.setattr(controller, "_TELL", 0.1)
         os.kill(router, signal.SIGSTOP)
         try:
             told = server.people.post("/api/v1/endpoints/e/keys", json={"key": "primary"})

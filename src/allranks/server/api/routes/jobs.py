@@ -45,8 +45,8 @@ from allranks.server.submission.submit import (
     submit,
     submit_all,
 )
+from allranks.spec.ignored_keys import job_notes
 from allranks.spec.job_type import job_type
-from allranks.spec.noted import job_notes
 from allranks.statuses import TERMINAL, JobStatus
 from allranks.store.jobs.job_rows import COMMAND
 from allranks.version import __version__

@@ -1,4 +1,4 @@
-"""The keeper's looks, with the real database."""
+"""The controller's looks, with the real database."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from allranks.core.endpoints import changes
 from allranks.core.endpoints.events import Kind, sentence
 from allranks.core.endpoints.record import Deployment, Replica, Revision
 from allranks.errors import NotFound
-from allranks.server.endpoints import keeper as keeper_module
-from allranks.server.endpoints.keeper import Changed, Keeper
+from allranks.server.endpoints import controller as keeper_module
+from allranks.server.endpoints.controller import Changed, Controller
 from allranks.settings import Home
 from allranks.statuses import JobStatus
 from allranks.store.database import opened_database
@@ -45,15 +45,15 @@ class House:
             endpoints=endpoints,
             clusters=SimpleNamespace(find=lambda name: None, kind=lambda _: compute),
         )
-        self.keeper = Keeper(services)
-        self.keeper._replicas.start = self._start  # type: ignore[method-assign]
+        self.controller = Controller(services)
+        self.controller._replicas.start = self._start  # type: ignore[method-assign]
 
     @property
     def row(self) -> Deployment:
         return self.endpoints.deployment("e", "d")
 
     def look(self) -> float:
-        return self.keeper._advance(self.endpoints.get("e"), "d", {})[1]
+        return self.controller._advance(self.endpoints.get("e"), "d", {})[1]
 
     def _start(self, row: Deployment, replica: Replica) -> None:
         if self.refused is not None:
@@ -119,6 +119,6 @@ def test_a_look_at_what_has_changed_does_nothing(house: House):
     before = house.endpoints.get("e")
     house.endpoints.change("e", lambda row: changes.change(row, {"tags": {}}, 1.0, "me"))
     with pytest.raises(Changed):
-        house.keeper._advance(before, "d", {})
+        house.controller._advance(before, "d", {})
     assert not house.started
     assert not house.row.replicas

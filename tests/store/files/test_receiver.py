@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from allranks.errors import Conflict, TooLarge, UsageError
-from allranks.store.files import incoming as incoming_module
+from allranks.store.files import receiver as incoming_module
 from allranks.store.files import same_data
 from allranks.store.files.blobs import Blobs
-from allranks.store.files.incoming import IncomingBlobs
+from allranks.store.files.receiver import BlobReceiver
 
 DATA = b"0123456789"
 DIGEST = hashlib.sha256(DATA).hexdigest()
@@ -22,7 +22,7 @@ def test_a_piece_that_comes_when_all_is_there_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blobs = Blobs(tmp_path)
-    incoming = IncomingBlobs(blobs)
+    incoming = BlobReceiver(blobs)
     assert not incoming.write(DIGEST, 0, DATA[:4], len(DATA))
     assert incoming.write(DIGEST, 4, DATA[4:], len(DATA))
     has, first = blobs.has, iter([False])
@@ -39,7 +39,7 @@ def test_an_early_part_goes_on_unless_there_is_another(
 ) -> None:
     monkeypatch.setattr(same_data, "SAMPLED", len(DATA))
     small = hashlib.sha256(b"small").hexdigest()
-    incoming, early = IncomingBlobs(Blobs(tmp_path)), "0" * 64
+    incoming, early = BlobReceiver(Blobs(tmp_path)), "0" * 64
     assert not incoming.write(early, 0, DATA[:4], len(DATA))
     if there:
         incoming.write(DIGEST, 0, there, len(DATA))
@@ -71,13 +71,13 @@ def test_no_piece_says_how_long_the_server_hashes_zeros(
     size = (10 << 20) + 1
     data = bytes(size - 1) + b"x"
     digest = hashlib.sha256(data).hexdigest()
-    incoming = IncomingBlobs(Blobs(tmp_path))
+    incoming = BlobReceiver(Blobs(tmp_path))
     for reached in (3 << 20, 6 << 20, 9 << 20):
         with pytest.raises(Conflict):
             incoming.write(digest, size - 1, b"x", size)
         assert incoming.size(digest) == reached
     # Of another server, which reads what is there, as much at a time.
-    incoming = IncomingBlobs(Blobs(tmp_path))
+    incoming = BlobReceiver(Blobs(tmp_path))
     for _ in range(3):
         with pytest.raises(Conflict):
             incoming.write(digest, size - 1, b"x", size)
@@ -86,7 +86,7 @@ def test_no_piece_says_how_long_the_server_hashes_zeros(
 
 
 def test_what_a_piece_claims_costs_nothing(tmp_path: Path) -> None:
-    incoming, began = IncomingBlobs(Blobs(tmp_path)), time.process_time()
+    incoming, began = BlobReceiver(Blobs(tmp_path)), time.process_time()
     with pytest.raises(TooLarge):
         incoming.write(DIGEST, 2**52, b"x", 2**52 + 1)
     with pytest.raises(Conflict):
@@ -104,7 +104,7 @@ def files(folder: Path) -> Iterator[Path]:
 
 def test_a_part_that_cannot_be_opened_says_only_that(tmp_path, capsys):
     (tmp_path / "00").write_text("in the way of its folder")
-    incoming = IncomingBlobs(Blobs(tmp_path))
+    incoming = BlobReceiver(Blobs(tmp_path))
     with pytest.raises(FileExistsError):
         incoming.write("0" * 64, 0, b"x", 2)
     (tmp_path / "00").unlink()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _OURS = str(Path(__file__).absolute().parents[3])
 # As for other helpers: the words say that it is one of ours. `-S`: it needs no installed package.
-_ARGV = (sys.executable, "-P", "-S", "-m", "allranks.agent.channel.visit")
+_ARGV = (sys.executable, "-P", "-S", "-m", "allranks.agent.channel.channel_process")
 _DEBUGGER = str(Path(__file__).absolute().parents[1] / "inside" / "allranks_debug.py")
 _NEEDED = ("PATH", "HOME", "ALLRANKS_GANG")
 # The agent's Python, or the image's; else OpenSSH's server, from where it may be.
@@ -81,7 +81,7 @@ class Address(TypedDict):
     socket: str
 
 
-class Entrance:
+class ChannelOpener:
     """What there is to enter. The main thread sets the attributes, the thread that receives orders
     reads them. ``env`` is that of a node whose ranks have not started; ``started`` are those that
     have."""

@@ -11,7 +11,7 @@ from allranks.spec.shell.expressions import BARE
 
 _PATH = "its path says where it is"
 # By place, `*` is a name chosen by the user: why it has none.
-NOTED: Mapping[str, str] = {
+IGNORED: Mapping[str, str] = {
     "identity": "ranks run as the user of the compute",
     "queue_settings.priority": "the cluster decides: resources.properties",
     "resources.max_instance_count": "the number of nodes is instance_count",
@@ -29,9 +29,9 @@ NOTED: Mapping[str, str] = {
 UNDECLARED = "the component declares no such input"
 
 
-def noted_keys(data: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, str]]:
+def ignored_keys(data: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, str]]:
     """The keys of a job without effect, those of its steps and components too; each with why."""
-    for place, why in NOTED.items():
+    for place, why in IGNORED.items():
         yield from ((f"{at}{key}", why) for key in _at(data, place.split(".")))
     component = data.get("component")
     if isinstance(component, Mapping) and "jobs" in component:
@@ -40,16 +40,16 @@ def noted_keys(data: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, str
         yield from ((f"{at}inputs.{n}", UNDECLARED) for n in inputs if n not in declared)
     for key in ("trial", "component"):
         if isinstance(data.get(key), Mapping):
-            yield from noted_keys(data[key], f"{at}{key}.")
+            yield from ignored_keys(data[key], f"{at}{key}.")
     for name, step in (data.get("jobs") or {}).items():
         if isinstance(step, Mapping):
-            yield from noted_keys(step, f"{at}jobs.{name}.")
+            yield from ignored_keys(step, f"{at}jobs.{name}.")
 
 
 def job_notes(data: Mapping[str, Any]) -> list[str]:
     """A sentence for each reason, with the keys it is for."""
     keys: dict[str, list[str]] = {}
-    for key, why in noted_keys(data):
+    for key, why in ignored_keys(data):
         keys.setdefault(why, []).append(key)
     notes = [f"no effect here: {', '.join(names)} ({why})" for why, names in keys.items()]
     for name in dict.fromkeys(BARE.findall(json.dumps(data, default=str))):

@@ -1,4 +1,4 @@
-"""Lines to replicas on other machines."""
+"""ReplicaTunnels to replicas on other machines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from allranks.server.endpoints.lines import Lines
+from allranks.server.endpoints.replica_tunnels import ReplicaTunnels
 from allranks.server.http.upgrade import Pipe
 
 _SENT = 16 << 20
@@ -34,7 +34,7 @@ def test_what_a_node_sends_is_not_kept(tmp_path: Path):
     records: Any = None
     tracemalloc.start()
     try:
-        asyncio.run(Lines(channels, records, tmp_path)._serve(channel, "s"))
+        asyncio.run(ReplicaTunnels(channels, records, tmp_path)._serve(channel, "s"))
         assert tracemalloc.get_traced_memory()[1] < _SENT / 2
     finally:
         tracemalloc.stop()

@@ -26,8 +26,8 @@ from allranks.core.endpoints.record import Deployment, Endpoint, Replica
 from allranks.core.endpoints.states import ReplicaState
 from allranks.errors import AllranksError
 from allranks.server.dependencies import Services
-from allranks.server.endpoints.lines import Lines
 from allranks.server.endpoints.replica_jobs import ReplicaJobs
+from allranks.server.endpoints.replica_tunnels import ReplicaTunnels
 from allranks.server.endpoints.router_process import RouterProcess
 from allranks.server.endpoints.router_table import router_table
 from allranks.server.http.public_listener import load
@@ -47,12 +47,12 @@ class Changed(Exception):
     """An endpoint has changed since it was read: decide again."""
 
 
-class Keeper(Worker):
+class Controller(Worker):
     def __init__(self, services: Services) -> None:
         super().__init__("endpoints")
         self._services = services
         self._router = RouterProcess(services.home.serve)
-        self.lines = Lines(services.channels, services.records, self._router.sockets)
+        self.tunnels = ReplicaTunnels(services.channels, services.records, self._router.sockets)
         self._is_paused = False
         # Held while it looks: no look starts a router again that `pause` has ended.
         self._looking = threading.Lock()
@@ -106,7 +106,7 @@ class Keeper(Worker):
         """The seconds until the next look; None without endpoints."""
         number = self._told
         rows = self._services.endpoints.all()
-        self.lines.keep(self._far())
+        self.tunnels.keep(self._far())
         if not rows:
             self._router_knows(number)
             self._router.end()
@@ -210,7 +210,7 @@ class Keeper(Worker):
         ended = job is None or job.record.status in TERMINAL
         ready = bool(report.get("ready")) and not ended
         failures, running_since = int(report.get("failures", 0)), None
-        if replica.address.startswith("far:") and not self.lines.is_settled(replica.job):
+        if replica.address.startswith("far:") and not self.tunnels.is_settled(replica.job):
             failures = 0
         if job is not None and job.record.status is JobStatus.RUNNING:
             running_since = job.started_at

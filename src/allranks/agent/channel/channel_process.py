@@ -1,5 +1,5 @@
-"""The helper of one channel: `python -m allranks.agent.channel.visit`, with a request on standard
-input. It ends with its connection, and everything that it started with it."""
+"""The helper of one channel, `python -m allranks.agent.channel.channel_process`, with a request on
+standard input. It ends with its connection, and everything that it started with it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from allranks.channel import Connection, Frame, Lost
 from allranks.errors import AllranksError
 
 if TYPE_CHECKING:
-    from allranks.agent.channel.entrance import Request
+    from allranks.agent.channel.channel_opener import Request
 
 # Seconds to end what it started.
 _END = 10.0

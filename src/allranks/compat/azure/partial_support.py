@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 
-class Partly(NamedTuple):
+class PartialSupport(NamedTuple):
     """``works`` is `partly` or `not`."""
 
     works: str
@@ -15,8 +15,8 @@ class Partly(NamedTuple):
 
 _V1, _PARTLY, _NOT = "allranks.compat.azure.v1", "partly", "not"
 # By ``module:name`` of ours.
-PARTLY: Mapping[str, Partly] = {
-    f"{_V1}.{name}": Partly(works, why)
+PARTLY: Mapping[str, PartialSupport] = {
+    f"{_V1}.{name}": PartialSupport(works, why)
     for name, works, why in (
         ("compute:AmlCompute", _PARTLY, "a name of a compute; sizes and counts have no effect"),
         ("compute:ComputeInstance", _PARTLY, "as AmlCompute"),
@@ -43,7 +43,7 @@ PARTLY: Mapping[str, Partly] = {
         ("workspace:Workspace", _PARTLY, "stands for the server"),
     )
 } | {
-    f"allranks.compat.azure.v2:{name}": Partly(_PARTLY, why)
+    f"allranks.compat.azure.v2:{name}": PartialSupport(_PARTLY, why)
     for name, why in (
         ("Workspace", "stands for the server"),
         ("parallel_run_function", "files by count; error_threshold and partitions have no effect"),

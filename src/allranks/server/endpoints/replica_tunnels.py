@@ -29,7 +29,7 @@ _ORDER = {"command": [], "service": "", "sftp": False, "terminal": False, "debug
 _PAUSE, _SETTLED = 0.5, 5.0
 
 
-class Lines:
+class ReplicaTunnels:
     """``sockets`` is the folder that the router looks into. A line ends with its channel, and is
     made anew: a socket that is there leads to a node that has answered."""
 

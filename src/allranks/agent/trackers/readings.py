@@ -50,7 +50,7 @@ class Image(NamedTuple):
     source: Path | bytes | None
 
 
-class Found(NamedTuple):
+class Reading(NamedTuple):
     """A part of what a file holds. ``run``: the name of the run, once it is known."""
 
     points: list[Point]
@@ -93,7 +93,7 @@ class Reader(Protocol):
     damage: str
     bad: BadRows
 
-    def read(self, is_last: bool = False) -> Iterator[Found]:
+    def read(self, is_last: bool = False) -> Iterator[Reading]:
         """What was appended since the last time, in parts of bounded size; the last time also what
         counts only when the run is over. Raises OSError."""
 

@@ -100,7 +100,7 @@ class _Part:
                 self.hash, self.size, self._is_read = hashlib.sha256(), 0, False
 
 
-class Incoming:
+class Receiver:
     """The contents that arrive at a place. Thread-safe."""
 
     def __init__(self, place: Place) -> None:
@@ -233,7 +233,7 @@ class Incoming:
             path.replace(target)
 
 
-class IncomingBlobs(Incoming):
+class BlobReceiver(Receiver):
     """The blobs that arrive in a folder of blobs."""
 
     def __init__(self, blobs: Blobs) -> None:
