@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from allranks import folder_trees
 from allranks.cli.importing import job_files
 from allranks.cli.importing.finding import prefix_of, uses
 from allranks.cli.importing.import_folder import _looked
@@ -277,6 +279,22 @@ def test_what_is_no_file_of_text_is_not_read(tmp_path: Path) -> None:
         with (tmp_path / name).open("wb") as file:
             file.truncate(1 << 40)
     assert [each.file for each in _looked(tmp_path)] == ["a.sh"]
+
+
+def test_a_line_whose_folder_is_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not search the whole machine."""
+    (tmp_path / "a.sh").write_text("ssm shell -p P -t T --cmd_line x --df /\n")
+    listed = []
+
+    def endless(folder: Path) -> Iterator[str]:
+        while len(listed) < 100_000:
+            listed.append(folder)
+            yield str(folder / "Dockerfile")
+
+    monkeypatch.setattr(folder_trees, "files", endless)
+    assert [each.file for each in _looked(tmp_path)] == ["a.sh"]
+    assert {*listed} == {Path("/")}
+    assert len(listed) <= 10_000
 
 
 def test_prefixes() -> None:

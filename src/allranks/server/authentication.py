@@ -4,9 +4,11 @@ it."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -15,8 +17,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from allranks.core.data.addresses import USER_AGENT
-from allranks.errors import AllranksError, Forbidden, Unauthorized
-from allranks.http_limits.connection_limit import RefusalLog
+from allranks.errors import AllranksError, Forbidden, Passing, Unauthorized
+from allranks.http_limits.connection_limit import RefusalLog, most_per_address
 from allranks.http_limits.header_limits import CONNECTION
 from allranks.server.agent_api import routes as agents
 from allranks.server.api.routes.mlflow import PREFIX
@@ -42,6 +44,10 @@ _HEADERS = [
 ]
 
 
+class TooManyRequests(Passing):
+    http = 429
+
+
 class Gate:
     """The application of a whole server: MLflow, the web page, people's routes, and the agents'."""
 
@@ -50,6 +56,7 @@ class Gate:
         self._services, self._people = services, people
         self._agents, self._mlflow, self._ui = agents, mlflow, ui
         self._refusals = RefusalLog(log, "%d requests had no valid token, the last from %s")
+        self._running: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -66,11 +73,35 @@ class Gate:
         except AllranksError as error:
             await reply(error)(scope, receive, send)
             return
-        if PERSON in scope:
-            send = _while_valid(send, scope[CONNECTION], lambda: self._person(headers))
-        # Those set their own headers.
-        is_page = app in (self._mlflow, self._ui, self._service_pages)
-        await app(scope, receive, send if is_page else _with_headers(send))
+        if app in (self._mlflow, self._ui, self._service_pages):
+            await app(scope, receive, send)  # which set their own headers
+            return
+        send = _with_headers(send)
+        if PERSON not in scope:
+            await app(scope, receive, send)
+            return
+        try:
+            with self._counted(scope[PERSON]):
+                valid = _while_valid(send, scope[CONNECTION], lambda: self._person(headers))
+                await app(scope, receive, valid)
+        except TooManyRequests as error:
+            await reply(error)(scope, receive, send)
+
+    @contextlib.contextmanager
+    def _counted(self, person: Person) -> Iterator[None]:
+        """A request of the person, who may have half of an address's connections: others come from
+        that address, too. Raises TooManyRequests."""
+        most = most_per_address() // 2
+        if self._running[person.name] >= most:
+            hint = "end some, such as `job logs -f` and `job exec`, and try again"
+            raise TooManyRequests(f"{person.name} has {most} requests that run", hint=hint)
+        self._running[person.name] += 1
+        try:
+            yield
+        finally:
+            self._running[person.name] -= 1
+            if not self._running[person.name]:
+                del self._running[person.name]
 
     def _person(self, headers: Headers) -> Person:
         """Raises Unauthorized."""

@@ -4,6 +4,7 @@ import contextlib
 import json
 import logging
 import re
+import select
 import socket
 import sqlite3
 import stat
@@ -17,6 +18,7 @@ import pytest
 
 from allranks.api.routes import ROUTES, Role
 from allranks.errors import Conflict, NotFound, UsageError
+from allranks.http_limits import connection_limit
 from allranks.server import authentication
 from allranks.server.api.routes import job_stream
 from allranks.server.auth import tokens
@@ -145,6 +147,29 @@ def test_an_open_answer_is_cut_when_its_token_is_revoked(
             deque(lines, maxlen=0)
     assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
     assert server.people.get("/api/v1/jobs/followed").json()["ended_at"] is None
+
+
+def test_one_person_does_not_fill_an_address(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_limit, "PER_ADDRESS", 8)
+    greedy, other = made(server, "greedy", "member"), made(server, "other", "member")
+    address = ("127.0.0.1", httpx.URL(server.url).port)
+    head = "POST /api/v1/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n"
+    head += f"authorization: {greedy['authorization']}\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        lines = [stack.enter_context(socket.create_connection(address, 20)) for _ in range(5)]
+        for line in lines:
+            line.sendall(head.encode())
+        (refused,), _, _ = select.select(lines, [], [], 20)  # the others wait for their bodies
+        assert b" 429 " in refused.recv(1 << 16)
+        assert "4 requests that run" in listed(server, greedy).json()["message"]
+        assert listed(server, other).status_code == 200
+    until(lambda: listed(server, greedy).status_code == 200)
+
+
+def listed(server: Served, shown: dict[str, str]) -> httpx.Response:
+    return server.people.get("/api/v1/jobs", headers=shown)
 
 
 def test_a_token_is_told_once_and_kept_as_its_hash(server: Served) -> None:

@@ -3,6 +3,7 @@ people's and agents' doors alike."""
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import select
@@ -143,6 +144,8 @@ def test_an_address_has_so_many_connections_and_gets_them_back(
     monkeypatch.setattr(connection_limit, "PER_ADDRESS", 8)
     with served(tmp_path / "h") as server:
         assert server.people.get("/api/v1/jobs").status_code == 200
+        # One person takes half of them.
+        tokens = itertools.cycle((server.token(), token_of(server, "a"), token_of(server, "b")))
         server.people.close()  # it has one
         address = ("127.0.0.1", httpx.URL(server.url).port)
         until(lambda: answered(server), 20)
@@ -152,13 +155,13 @@ def test_an_address_has_so_many_connections_and_gets_them_back(
 
         until(lambda: answered(server), 20)  # who has asked nothing makes room
 
-        token = server.as_(server.token())["authorization"].encode()
         head = b"POST /api/v1/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n"
 
         def is_full() -> bool:  # of requests that run
             lines.append(socket.create_connection(address, 20))
             with contextlib.suppress(OSError):
-                lines[-1].sendall(head + b"authorization: " + token + b"\r\n\r\n")
+                shown = server.as_(next(tokens))["authorization"]
+                lines[-1].sendall(head + f"authorization: {shown}\r\n\r\n".encode())
             return not answered(server)
 
         until(is_full, 20)
@@ -172,6 +175,11 @@ def test_an_address_has_so_many_connections_and_gets_them_back(
         until(lambda: answered(server), 20)  # who says nothing is hung up on, and makes room
         for line in lines:
             line.close()
+
+
+def token_of(server: Served, name: str) -> str:
+    told = server.people.post("/api/v1/tokens", json={"name": name, "role": "member"})
+    return str(told.json()["token"])
 
 
 # What strangers may leave open for as long as they like.

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
+from allranks import folder_trees
 from allranks.cli.importing.finding import read_text
 
 _CALLS = re.compile(
@@ -14,7 +18,7 @@ _CALLS = re.compile(
     r"|\bdownload=True\b"
 )
 # Of a folder of scripts: more is no project's own code.
-_MOST_FILES, _MOST_BYTES = 50, 200_000
+_MOST_FILES, _MOST_BYTES, _MOST_LISTED = 50, 200_000, 10_000
 
 
 def downloads(text: str) -> bool:
@@ -22,9 +26,16 @@ def downloads(text: str) -> bool:
     return _CALLS.search(text) is not None
 
 
+def files_below(folder: Path, pattern: str) -> list[Path]:
+    """The files with such a name in a folder of a script's choice, which may be `/`: only the first
+    files there are looked at, as a project has them."""
+    first = itertools.islice(folder_trees.files(folder), _MOST_LISTED)
+    return sorted(Path(file) for file in first if fnmatch(os.path.basename(file), pattern))
+
+
 def doubts(place: Path) -> Iterator[str]:
     """For each script of a folder, or for the one, that downloads: that this was not tried."""
-    scripts = sorted(place.rglob("*.py"))[:_MOST_FILES] if place.is_dir() else [place]
+    scripts = files_below(place, "*.py")[:_MOST_FILES] if place.is_dir() else [place]
     for script in scripts:
         try:
             text = read_text(script)[:_MOST_BYTES]

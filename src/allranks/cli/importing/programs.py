@@ -243,7 +243,7 @@ def _doubts_of_task(words: Sequence[str], folder: Path) -> Iterator[str]:
 def _pin_doubts(place: Path, *names: str) -> Iterator[str]:
     """Of a Dockerfile, or of files with one of the names in a folder and below it."""
     files = [place] if not place.is_dir() else []
-    files += [file for name in names for file in sorted(place.rglob(name))]
+    files += [file for name in names for file in downloads.files_below(place, name)]
     for file in files[:_MOST_FILES]:
         if file.is_file():
             for pin in PIN.findall(read_text(file)):
