@@ -1,10 +1,13 @@
 """A state folder of the home by itself: what senders of one content do to each other."""
 
+import contextlib
 import hashlib
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
 from allranks.errors import UsageError
+from allranks.store.files import receiver
 from allranks.store.files.state_folders import State
 
 CONTENT = b"0123456789"
@@ -80,3 +83,36 @@ def test_a_part_that_is_longer_than_its_content_begins_again(tmp_path):
     assert state.incoming.size(sha256) == 0
     assert state.receive(sha256, 0, len(data), data) == len(data)
     assert state.content(sha256).read_bytes() == data
+
+
+@pytest.mark.parametrize("attack", ["opens many others", "unload", "discard"])
+def test_no_other_sender_gets_its_bytes_under_the_name_of_what_is_written(
+    state, monkeypatch, attack
+):
+    """While somebody writes the last piece, another makes the server open the file again."""
+    monkeypatch.setattr(receiver, "_OPEN", 2)
+    part = state.incoming._parts[SHA256]
+    write = part.write
+    others = ThreadPoolExecutor(1)
+    later = []
+
+    def slowly(data):
+        write(data[:-1])
+        if attack == "opens many others":
+            for number in range(3):
+                state.receive(f"{number:064}", 0, 9, b"x")
+        elif attack == "unload":
+            state.unload()
+        else:
+            state.incoming.discard(SHA256)
+        other = len(CONTENT) - 1 if attack != "discard" else 0
+        later.append(others.submit(state.receive, SHA256, other, 99, b"wrong"))
+        wait(later, timeout=0.2)
+        write(data[-1:])
+
+    part.write = slowly
+    with contextlib.suppress(UsageError):
+        state.receive(SHA256, 5, 10, CONTENT[5:])
+    with contextlib.suppress(UsageError):
+        later[0].result(10)
+    assert not state.content(SHA256).exists() or state.content(SHA256).read_bytes() == CONTENT

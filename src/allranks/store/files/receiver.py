@@ -14,6 +14,7 @@ import os
 import secrets
 import threading
 from collections import OrderedDict, defaultdict
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
@@ -49,14 +50,15 @@ class Place(Protocol):
 
 
 class _Part:
-    """An open file, and the hash of its ``size`` bytes; ``lock`` is held by who uses it."""
+    """An open file, and the hash of its ``size`` bytes; ``lock`` is held by who writes it,
+    ``users`` are those who do or wait for it."""
 
     def __init__(self, path: Path) -> None:
         self.lock = threading.Lock()
         self.file = -1
         self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self.hash = hashlib.sha256()
-        self.size = 0
+        self.size = self.users = 0
         self.is_gone = False
         self._is_read = False
 
@@ -120,9 +122,16 @@ class Receiver:
     def discard(self, digest: str) -> None:
         """Remove the part of a content."""
         with self._lock:
-            if (part := self._parts.pop(digest, None)) is not None:
-                part.is_gone = True
+            self._forget(digest)
             self._place.part(digest).unlink(missing_ok=True)
+
+    def close(self, all_but: int = 0) -> None:
+        """Close the files that nobody writes, but for some that were used last. One that is
+        written stays: who opened it again would write another's bytes under its name."""
+        with self._lock:
+            idle = [digest for digest, part in self._parts.items() if not part.users]
+            for digest in idle[: max(0, len(self._parts) - all_but)]:
+                del self._parts[digest]
 
     def write(
         self,
@@ -142,24 +151,33 @@ class Receiver:
         if size > _LARGEST:
             raise TooLarge(f"a file is limited to {_LARGEST >> 40} TiB", hint="split it")
         while not self._has(digest):
-            part = self._opened(digest)
-            if part is None:
-                break
-            with part.lock:
-                if part.is_gone:  # another upload has completed it, or removed it
-                    continue
-                is_read = part.read()
-                fits = is_read and part.size <= offset <= offset + len(data) <= size
-                if fits and holes:
-                    part.fill(min(offset, part.size + _MOST_HASHED))
-                if not fits or part.size != offset:
-                    message = f"the content has {part.size} bytes, and this piece is from {offset}"
-                    raise Conflict(message, hint="ask how far it is, and go on from there")
-                part.write(data)
-                if part.size < size:
-                    return False
-                self._finish(digest, part)
+            with self._opened(digest) as part:
+                if part is not None and self._add(part, digest, offset, data, size, holes):
+                    return self._has(digest)
         return True
+
+    def _add(
+        self,
+        part: _Part,
+        digest: str,
+        offset: int,
+        data: bytes | bytearray | memoryview,
+        size: int,
+        holes: bool,
+    ) -> bool:
+        """Write a piece of it; False if another upload has completed or removed it meanwhile."""
+        with part.lock:
+            if part.is_gone:
+                return False
+            is_read = part.read()
+            fits = is_read and part.size <= offset <= offset + len(data) <= size
+            if fits and holes:
+                part.fill(min(offset, part.size + _MOST_HASHED))
+            if not fits or part.size != offset:
+                message = f"the content has {part.size} bytes, and this piece is from {offset}"
+                raise Conflict(message, hint="ask how far it is, and go on from there")
+            part.write(data)
+            return part.size < size or self._finish(digest, part)
 
     def unpack(self, body: bytes) -> None:
         """Store many contents: a line of JSON, [[digest, size], …], then their bytes. Raises
@@ -204,26 +222,43 @@ class Receiver:
     def _has(self, digest: str) -> bool:
         return os.path.exists(self._place.name(digest))
 
-    def _opened(self, digest: str) -> _Part | None:
+    @contextlib.contextmanager
+    def _opened(self, digest: str) -> Iterator[_Part | None]:
         """None if the content is here: a piece that comes too late must not begin it again."""
         with self._lock:
-            if self._has(digest):
-                return None
-            part, path = self._parts.get(digest), self._place.part(digest)
-            if part is None or part.is_gone or not path.exists():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                part = self._parts[digest] = _Part(path)
-            self._parts.move_to_end(digest)
-            while len(self._parts) > _OPEN:
-                self._parts.popitem(last=False)
-            return part
+            part = None if self._has(digest) else self._part(digest)
+            if part is not None:
+                part.users += 1
+        self.close(all_but=_OPEN)
+        try:
+            yield part
+        finally:
+            if part is not None:
+                with self._lock:
+                    part.users -= 1
 
-    def _finish(self, digest: str, part: _Part) -> None:
-        """Give the complete file its name. Raises UsageError if it is something else."""
+    def _part(self, digest: str) -> _Part:
+        part, path = self._parts.get(digest), self._place.part(digest)
+        if part is None or part.is_gone or not path.exists():
+            self._forget(digest)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = self._parts[digest] = _Part(path)
+        self._parts.move_to_end(digest)
+        return part
+
+    def _forget(self, digest: str) -> None:
+        """Who still writes it gives it no name: the file of that path may be another's by now."""
+        if (part := self._parts.pop(digest, None)) is not None:
+            part.is_gone = True
+
+    def _finish(self, digest: str, part: _Part) -> bool:
+        """Give the complete file its name; False if it was removed. Raises UsageError if it is
+        something else."""
         path = self._place.part(digest)
         with self._lock:
-            self._parts.pop(digest, None)
-            part.is_gone = True
+            if self._parts.get(digest) is not part:
+                return False
+            self._forget(digest)
             if part.hash.hexdigest() != digest:
                 path.unlink(missing_ok=True)
                 raise _differs(digest)
@@ -231,6 +266,7 @@ class Receiver:
             target = self._place.name(digest)
             os.makedirs(os.path.dirname(target), 0o700, exist_ok=True)
             path.replace(target)
+        return True
 
 
 class BlobReceiver(Receiver):
@@ -268,7 +304,7 @@ class BlobReceiver(Receiver):
             if not target.exists() and not self._blobs.has(digest):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 source.replace(target)
-                self._parts.pop(digest, None)
+                self._forget(digest)
                 if part is not None:
                     self._parts[digest] = part
                 return
@@ -276,10 +312,11 @@ class BlobReceiver(Receiver):
                 part.is_gone = True
             source.unlink()
 
-    def _finish(self, digest: str, part: _Part) -> None:
-        super()._finish(digest, part)
-        if self._by_size is not None and part.size >= same_data.SAMPLED:
+    def _finish(self, digest: str, part: _Part) -> bool:
+        is_named = super()._finish(digest, part)
+        if is_named and self._by_size is not None and part.size >= same_data.SAMPLED:
             self._by_size[part.size].add(digest)
+        return is_named
 
 
 def _malformed() -> UsageError:

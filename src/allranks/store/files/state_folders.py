@@ -264,7 +264,8 @@ class State:
         """Free memory; everything is read from disk again when needed."""
         with self._lock:
             self._entries = self._versions = None
-            self._incoming = None
+            if self._incoming is not None:
+                self._incoming.close()
 
     def delete(self) -> None:
         """Delete the state with all versions, atomically."""
