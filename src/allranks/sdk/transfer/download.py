@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -88,34 +88,12 @@ def download(
     """
     with connect() as client:
         job: ShownJob = shaped(client.ask(routes.show_job, name), _JOB)
-        has = {**(job["spec"].get("outputs") or {}), **job["outputs"]}
-        everything = everything or job["type"] == "pipeline"  # it has nothing but outputs
-        if output is not None and output not in has:
-            listed = ", ".join(has) or "none"
-            raise NotFound(f"{name} has no output {output!r}", hint=f"it has: {listed}")
-        if output is not None and "://" in (place := job["outputs"].get(output, "")):
-            uri = f"azureml://jobs/{name}/outputs/{output}/paths/"
-            hint = (
-                f"read it as an input of another job (-i NAME={uri}) or with the store's own tool"
-            )
-            raise NotFound(
-                f"the output {output} is not stored in the job's record", where=place, hint=hint
-            )
-        listing: list[FileAnswer] = shaped(client.ask(routes.job_files, name), _FILES_OF)
-        links = shaped(client.ask(routes.job_links, name), [str])
-        folders = [f for f in _empty_folders(client, routes.job_files, name) if _is_of_job(f)]
-        too_long = shaped(client.ask(routes.job_files, name, too_long=True), [str])
-        events = client.ask(routes.job_events, name) if job["ended_at"] else []
-        shaped(events, [{"attempt": object, "data": dict}])
-
-    not_kept = kept_files.sentences(kept_files.summary(events, job["attempts"]))
+        if output is not None:
+            _check_output(job, name, output)
+        record = _record(client, job, name)
+    chosen = _chosen(job, record, paths) if paths else set()
     attempts = job["attempts"]
-    try:
-        everywhere = [*listing, *({"path": path} for path in folders)]
-        chosen = selected(job, everywhere, paths, links) if paths else set()
-    except NotFound as error:
-        hint = "; ".join(filter(None, [*not_kept, error.hint]))
-        raise NotFound(error.message, where=error.where, hint=hint) from None
+    everything = everything or job["type"] == "pipeline"  # it has nothing but outputs
 
     def target(path: str) -> str | None:
         if paths:
@@ -126,32 +104,79 @@ def download(
             checked(place, _RECORD)
         return place.split("/", 2)[2] if place and is_flat else place
 
-    targets = {file["path"]: target(file["path"]) for file in listing}
-    to_link = _links(folder, listing, targets)
-    entries = list(_entries([f for f in listing if targets[f["path"]] not in to_link], targets))
-    folders = [*filter(None, map(target, folders))]
-    is_empty = not (entries or folders or too_long or any(map(target, links)))
-    if is_empty and (not_kept or (needs_files and job["ended_at"])):
-        what = f"the output {output} of {name}" if output is not None else name
-        rest = f"what it has: allranks job files {name}"
-        if job["type"] == "sweep":
-            rest = f"each trial has its own: allranks job download {name}_0"
-        hint = "; ".join([*not_kept, rest])
-        raise NotFound(f"{what} has no files", hint=hint)
+    targets = {file["path"]: target(file["path"]) for file in record.files}
+    to_link = _links(folder, record.files, targets)
+    copied = [file for file in record.files if targets[file["path"]] not in to_link]
+    entries = list(_entries(copied, targets))
+    folders = [*filter(None, map(target, record.folders))]
+    links = [*filter(None, map(target, record.links))]
+    is_empty = not (entries or folders or record.too_long or links)
+    if is_empty and (record.not_kept or (needs_files and job["ended_at"])):
+        raise _no_files(job, name, output, record)
     served = Place(routes.job_file, routes.job_bundle, routes.job_checksum, name)
     fetched = _served(connect, served, folder, entries, progress)
     for path in folders:
         make_folder(folder, path)
     not_linked = [place for place in to_link if not place_link(folder, place, to_link[place])]
+    unasked = [path for path in targets if targets[path] is None and output is None and not paths]
     return fetched._replace(
-        links=(*filter(None, map(target, links)), *not_linked),
-        too_long=tuple(address(path, attempts) for path in too_long),
-        left_out=tuple(
-            address(path, attempts)
-            for path in targets
-            if targets[path] is None and output is None and not paths
-        ),
+        links=(*links, *not_linked),
+        too_long=tuple(address(path, attempts) for path in record.too_long),
+        left_out=tuple(address(path, attempts) for path in unasked),
     )
+
+
+class _Record(NamedTuple):
+    """What the server lists of a job's record, and what was not kept, in sentences."""
+
+    files: list[FileAnswer]
+    links: list[str]
+    folders: list[str]
+    too_long: list[str]
+    not_kept: list[str]
+
+
+def _record(client: Client, job: ShownJob, name: str) -> _Record:
+    events = client.ask(routes.job_events, name) if job["ended_at"] else []
+    shaped(events, [{"attempt": object, "data": dict}])
+    return _Record(
+        shaped(client.ask(routes.job_files, name), _FILES_OF),
+        shaped(client.ask(routes.job_links, name), [str]),
+        [path for path in _empty_folders(client, routes.job_files, name) if _is_of_job(path)],
+        shaped(client.ask(routes.job_files, name, too_long=True), [str]),
+        kept_files.sentences(kept_files.summary(events, job["attempts"])),
+    )
+
+
+def _check_output(job: ShownJob, name: str, output: str) -> None:
+    """Raises NotFound for an output that is not in the job's record."""
+    has = {**(job["spec"].get("outputs") or {}), **job["outputs"]}
+    if output not in has:
+        hint = f"it has: {', '.join(has) or 'none'}"
+        raise NotFound(f"{name} has no output {output!r}", hint=hint)
+    if "://" in (place := job["outputs"].get(output, "")):
+        uri = f"azureml://jobs/{name}/outputs/{output}/paths/"
+        hint = f"read it as an input of another job (-i NAME={uri}) or with the store's own tool"
+        message = f"the output {output} is not stored in the job's record"
+        raise NotFound(message, where=place, hint=hint)
+
+
+def _chosen(job: ShownJob, record: _Record, paths: Sequence[str]) -> Set[str]:
+    """The paths of the record that were asked for. Raises NotFound."""
+    listing = [*record.files, *({"path": path} for path in record.folders)]
+    try:
+        return selected(job, listing, paths, record.links)
+    except NotFound as error:
+        hint = "; ".join(filter(None, [*record.not_kept, error.hint]))
+        raise NotFound(error.message, where=error.where, hint=hint) from None
+
+
+def _no_files(job: ShownJob, name: str, output: str | None, record: _Record) -> NotFound:
+    what = f"the output {output} of {name}" if output is not None else name
+    rest = f"what it has: allranks job files {name}"
+    if job["type"] == "sweep":
+        rest = f"each trial has its own: allranks job download {name}_0"
+    return NotFound(f"{what} has no files", hint="; ".join([*record.not_kept, rest]))
 
 
 def download_model(
