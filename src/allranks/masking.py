@@ -21,6 +21,8 @@ _SIGNED = (
     r"(?:access_)?token|api_?key|password)=)[^&\s]+"
 )
 MASK = "********"
+# The keys of conda's files, and of those of jobs, components and deployments.
+_VARIABLES = ("variables", "environment_variables")
 # The job property that lists the variables of `--env KEY`, whose values came from the shell.
 PASSED_ON = "allranks.passed_on"
 
@@ -64,18 +66,20 @@ def _without_user(match: re.Match[str]) -> str:
     return f"{scheme}{MASK}@"
 
 
-def all_without_credentials(value: Any) -> Any:
-    """JSON data with ``without_credentials`` applied to every text and ``masked`` to every
-    `variables`."""
+def all_without_credentials(value: Any, properties: Mapping[str, str] | None = None) -> Any:
+    """JSON data with ``without_credentials`` applied to every text and ``masked`` to all variables,
+    with the ``properties`` of the job that they are of."""
     if isinstance(value, str):
         return without_credentials(value)
     if isinstance(value, Mapping):
+        own = value.get("properties")
+        properties = own if isinstance(own, Mapping) else properties
         return {
-            key: masked(member)
-            if key == "variables" and isinstance(member, Mapping)
-            else all_without_credentials(member)
+            key: masked(member, properties)
+            if key in _VARIABLES and isinstance(member, Mapping)
+            else all_without_credentials(member, properties)
             for key, member in value.items()
         }
     if isinstance(value, list | tuple):
-        return [all_without_credentials(item) for item in value]
+        return [all_without_credentials(item, properties) for item in value]
     return value

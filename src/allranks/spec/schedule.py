@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, tzinfo
+from datetime import MAXYEAR, MINYEAR, datetime, tzinfo
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -41,10 +41,12 @@ def _zone(value: str) -> str:
 
 def _moment(value: str) -> str:
     try:
-        datetime.fromisoformat(value)
+        # At the calendar's ends there is no such time in other zones.
+        if MINYEAR < datetime.fromisoformat(value).year < MAXYEAR:
+            return value
     except ValueError:
-        raise Wrong(f"`{value}` is not a time", "as in 2026-11-23T08:30:00") from None
-    return value
+        pass
+    raise Wrong(f"`{value}` is not a time", "as in 2026-11-23T08:30:00")
 
 
 def _several(value: object) -> object:

@@ -313,3 +313,49 @@ def raw(server: Served, head: str) -> str:
         shown = f"authorization: Bearer {server.token()}\r\nconnection: close\r\n\r\n"
         line.sendall((head + shown).encode("latin-1"))
         return line.makefile("rb").read().decode("latin-1")
+
+
+SECRETS = {"API_TOKEN": "canary", "DB": "postgres://u:canary@h/db", "PASSED": "canary"}
+STEP = {"command": "true", "environment": "current", "environment_variables": SECRETS}
+PASSED = {"properties": {"allranks.passed_on": "PASSED"}}
+
+
+@pytest.mark.medium
+def test_readers_see_no_secret_of_what_will_be_a_job(server: Served) -> None:
+    """As they see none of jobs; members see those of deployments, which their jobs are made of."""
+    sweep = {"trial": STEP, "search_space": {"lr": {"type": "choice", "values": [1]}}, **PASSED}
+    sweep |= {"objective": {"goal": "minimize", "primary_metric": "x"}, "type": "sweep"}
+    sweep |= {"limits": {"max_total_trials": 1}}
+    pipeline = {"type": "pipeline", "jobs": {"s": {**STEP, **PASSED}}}
+    component = {"type": "pipeline", "name": "c", "jobs": {"s": STEP}, **PASSED}
+    manual = {"name": "s", "trigger": {"type": "manual"}, "create_job": STEP}
+    deployment = {"deployment": {"component": component, "type": "pipeline"}}
+    variables = {"environment_variables": {"API_TOKEN": "canary"}}
+    online = {"deployment": {"name": "d", **STEP, **variables}}
+    online["submission"] = {**JOB, "spec": STEP}
+    people = server.people
+    for method, address, body in (
+        ("POST", "jobs", {"spec": {**sweep, "name": "p1"}, "in_place": "/"}),
+        ("POST", "jobs", {"spec": {**pipeline, "name": "p2"}, "in_place": "/"}),
+        ("POST", "components", component),
+        ("POST", "schedules", {"schedule": manual, "submission": {**JOB, "spec": STEP | PASSED}}),
+        ("PUT", "batch-endpoints/b", {}),
+        ("PUT", "batch-endpoints/b/deployments/d", {**deployment, "component": component}),
+        ("POST", "endpoints", {"name": "e"}),
+        ("POST", "endpoints/e/deployments", online),
+    ):
+        answer = people.request(method, f"/api/v1/{address}", json=body)
+        assert answer.status_code in (200, 201), (address, answer.text)
+    roles = {role: made(server, f"secrets-{role}", role) for role in ("reader", "member")}
+    deployments = ("batch-endpoints", "batch-endpoints/b", "endpoints", "endpoints/e")
+    deployments = (*deployments, "endpoints/e/deployments/d")
+    others = ("jobs/p1", "jobs/p2", "components", "components/c:1", "schedules", "schedules/s")
+    for address in (*deployments, *others):
+        answer = people.get(f"/api/v1/{address}", headers=roles["reader"])
+        assert answer.status_code == 200
+        assert "canary" not in answer.text, (address, answer.text)
+    for address in others:
+        assert "canary" not in people.get(f"/api/v1/{address}").text, address
+    for address in deployments:
+        assert "canary" in people.get(f"/api/v1/{address}", headers=roles["member"]).text, address
+    assert people.delete("/api/v1/endpoints/e").status_code == 200

@@ -6,13 +6,16 @@ jobs; an admin may do everything.
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, TypeVar, cast
 
 from starlette.requests import Request
 
 from allranks.api.routes import Role
 from allranks.errors import Forbidden
+from allranks.masking import all_without_credentials
 from allranks.server.arguments import Given
+
+T = TypeVar("T")
 
 
 class Person(NamedTuple):
@@ -36,6 +39,11 @@ def person(request: Request) -> Person:
 
 
 Who = Annotated[Person, Given(person)]
+
+
+def shown_to(who: Person, answer: T) -> T:
+    """An answer without secret values for readers: members run what has them, which needs them."""
+    return answer if who.role >= Role.MEMBER else cast("T", all_without_credentials(answer))
 
 
 def require_role(who: Person, least: Role) -> None:

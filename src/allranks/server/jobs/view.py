@@ -16,7 +16,7 @@ from allranks.core.lifecycle import pending_reason as plan_standing
 from allranks.core.lifecycle.decide import Node
 from allranks.core.packing import pack
 from allranks.core.plan import Interpreter, Task
-from allranks.masking import all_without_credentials, masked, without_credentials
+from allranks.masking import all_without_credentials, without_credentials
 from allranks.server.auth.roles import OWNER
 from allranks.server.jobs.hosts import with_host
 from allranks.server.timestamps import iso_time
@@ -28,7 +28,6 @@ from allranks.store.jobs.job_rows import Damaged, JobRow
 
 if TYPE_CHECKING:
     from allranks.api import jobs as api
-    from allranks.api.common import Document
 
 
 def status_reason(row: JobRow, home: Home) -> str:
@@ -99,7 +98,7 @@ def job(row: JobRow, home: Home, note: Annotation) -> api.JobRecord:
             }
             for index, node in enumerate(record.nodes)
         ],
-        "spec": _shown_spec(spec),
+        "spec": all_without_credentials(spec),
     }
 
 
@@ -136,16 +135,6 @@ def _ranks_ended_at(row: JobRow) -> float | None:
     if not for_good or row.started_at is None or job.closing_at is None:
         return None
     return job.closing_at - decide.unrecorded(job)
-
-
-def _shown_spec(spec: Document) -> Document:
-    shown = {**spec}
-    if variables := spec.get("environment_variables"):
-        shown["environment_variables"] = masked(variables, spec.get("properties"))
-    for key in ("command", "environment", "inputs", "outputs"):
-        if written := spec.get(key):
-            shown[key] = all_without_credentials(written)
-    return shown
 
 
 def brief(row: JobRow) -> api.JobSummary:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from allranks.core.schedule import next_time
 from allranks.errors import MissingCode, SpecError
+from allranks.masking import all_without_credentials
 from allranks.server.assets.data_locations import Find
 from allranks.server.dependencies import Services
 from allranks.server.parents.pipeline.create import pipeline_plan
@@ -74,7 +75,7 @@ def shown(row: ScheduleRow) -> ScheduleAnswer:
         "trigger": cast("TriggerAnswer", trigger),
         "catch_up": schedule.catch_up,
         "type": job_type(row.submission["spec"]),
-        "job": row.submission["spec"],
+        "job": all_without_credentials(row.submission["spec"]),
         "enabled": row.enabled,
         "created_by": row.created_by,
         "created_at": iso_time(row.created_at),

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from allranks.errors import SpecError
 from allranks.server.schedules.requests import with_values
+from allranks.spec.schedule import parse_schedule
 from tests.server.serving import served
 
 SCHEDULE = {
@@ -98,3 +102,11 @@ def test_a_request_changes_inputs_and_settings() -> None:
     assert (job["settings"], job["experiment_name"]) == ({"continue_on_step_failure": True}, "e")
     assert notes == ["no effect here: Unknown", "no effect here: other"]
     assert "settings" not in spec
+
+
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00", "9999-12-31T23:59:59+23:59"])
+def test_a_time_at_an_end_of_the_calendar_is_refused(time: str) -> None:
+    """In other time zones there is none."""
+    trigger = {"type": "recurrence", "frequency": "month", "start_time": time}
+    with pytest.raises(SpecError, match="is not a time"):
+        parse_schedule({**SCHEDULE, "trigger": trigger})

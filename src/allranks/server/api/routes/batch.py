@@ -10,7 +10,7 @@ from allranks.api.batch import BatchDeploymentAnswer, BatchEndpointAnswer
 from allranks.api.jobs import CreatedJob
 from allranks.errors import Conflict, MissingCode, NotFound, Problem, SpecError
 from allranks.server.api.routes.jobs import create
-from allranks.server.auth.roles import Who, require_own
+from allranks.server.auth.roles import Who, require_own, shown_to
 from allranks.server.dependencies import Connection, JsonBody, Services, ServicesDep
 from allranks.server.submission.submit import NO_SUBMISSION, Submission
 from allranks.server.timestamps import iso_time
@@ -22,12 +22,12 @@ from allranks.store.batch import BatchDeploymentRow, BatchEndpointRow
 from allranks.store.jobs.job_rows import snapshots
 
 
-def list_endpoints(services: ServicesDep) -> list[BatchEndpointAnswer]:
-    return [_endpoint(row) for row in services.batch.list()]
+def list_endpoints(services: ServicesDep, who: Who) -> list[BatchEndpointAnswer]:
+    return [shown_to(who, _endpoint(row)) for row in services.batch.list()]
 
 
-def show(name: str, services: ServicesDep) -> BatchEndpointAnswer:
-    return _endpoint(services.batch.get(name))
+def show(name: str, services: ServicesDep, who: Who) -> BatchEndpointAnswer:
+    return shown_to(who, _endpoint(services.batch.get(name)))
 
 
 def put(name: str, data: JsonBody, services: ServicesDep, who: Who) -> BatchEndpointAnswer:

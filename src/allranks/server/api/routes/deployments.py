@@ -13,7 +13,7 @@ from allranks.core.endpoints.fold import fold
 from allranks.core.endpoints.record import Deployment, Endpoint
 from allranks.errors import Problem, SpecError
 from allranks.server.api.routes.endpoints import tell_router
-from allranks.server.auth.roles import Who, require_own
+from allranks.server.auth.roles import Who, require_own, shown_to
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
 from allranks.server.endpoints import admission, view
 from allranks.server.loop.subscriptions import Change
@@ -99,8 +99,9 @@ def _percent(data: Mapping[str, Any]) -> int:
     return percent
 
 
-def show(name: str, deployment: str, services: ServicesDep) -> DeploymentAnswer:
-    return view.deployment(services.endpoints.deployment(name, deployment), services)
+def show(name: str, deployment: str, services: ServicesDep, who: Who) -> DeploymentAnswer:
+    row = services.endpoints.deployment(name, deployment)
+    return shown_to(who, view.deployment(row, services))
 
 
 def delete(name: str, deployment: str, services: ServicesDep, who: Who) -> DeploymentAnswer:

@@ -12,15 +12,15 @@ from allranks.core.endpoints import changes
 from allranks.core.endpoints.events import Event, Kind
 from allranks.core.endpoints.record import Endpoint
 from allranks.errors import Conflict, ServerError, UsageError
-from allranks.server.auth.roles import Who, require_own
+from allranks.server.auth.roles import Who, require_own, shown_to
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
 from allranks.server.endpoints import view
 from allranks.server.loop.subscriptions import Change
 from allranks.spec.endpoint import parse_endpoint
 
 
-def list_endpoints(services: ServicesDep) -> list[EndpointAnswer]:
-    return [view.endpoint(row, services) for row in services.endpoints.list()]
+def list_endpoints(services: ServicesDep, who: Who) -> list[EndpointAnswer]:
+    return [shown_to(who, view.endpoint(row, services)) for row in services.endpoints.list()]
 
 
 def create(data: JsonBody, services: ServicesDep, who: Who) -> EndpointAnswer:
@@ -39,8 +39,8 @@ def create(data: JsonBody, services: ServicesDep, who: Who) -> EndpointAnswer:
     return view.endpoint(row, services)
 
 
-def show(name: str, services: ServicesDep) -> EndpointAnswer:
-    return view.endpoint(services.endpoints.get(name), services)
+def show(name: str, services: ServicesDep, who: Who) -> EndpointAnswer:
+    return shown_to(who, view.endpoint(services.endpoints.get(name), services))
 
 
 def events(name: str, services: ServicesDep) -> list[EndpointEvent]:
