@@ -39,8 +39,22 @@ def holder(path: Path) -> int | None:
     """The process id that the lock's holder has written into the file; None if it is not held, or
     not written yet."""
     with contextlib.suppress(OSError, ValueError):
-        return int(path.read_text()) if is_held(path) else None
+        pid = int(path.read_text())
+        return pid if has_open(pid, path) else None
     return None
+
+
+def has_open(pid: object, path: Path) -> bool:
+    """Whether a process of this machine has the lock's file open. A number that a file says may be
+    another host's process, one that came later, or -1: a signal to all."""
+    with contextlib.suppress(OSError):
+        if type(pid) is int and pid > 0 and is_held(path):
+            lock, files = os.stat(path), f"/proc/{pid}/fd"
+            for each in os.listdir(files):
+                with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+                    if os.path.samestat(os.stat(f"{files}/{each}"), lock):
+                        return True
+    return False
 
 
 def is_held(path: Path) -> bool:

@@ -79,8 +79,8 @@ def ask(route: Route[Answer], *names: str, body: Any = None, **query: Any) -> An
 def look(home: Home) -> Running:
     """The server of a home, without contacting it."""
     try:
-        data: dict[str, Any] = json.loads(home.server.read_text())
-    except (OSError, ValueError):
+        data: dict[str, Any] = {**json.loads(home.server.read_text())}
+    except (OSError, ValueError, TypeError, RecursionError):
         data = {}
     alive = file_locks.is_held(home.lock)
     return Running(data.get("pid"), data.get("url"), data.get("version"), alive)
@@ -129,7 +129,7 @@ def wait_gone(home: Home, seconds: float) -> bool:
 def end(home: Home, number: signal.Signals) -> None:
     """Signal a server that does not answer, identified by its lock."""
     running = look(home)
-    if running.alive and running.pid is not None:
+    if running.pid is not None and file_locks.has_open(running.pid, home.lock):
         os.kill(running.pid, number)
 
 

@@ -124,17 +124,18 @@ class RouterProcess:
 
     def end(self) -> None:
         """End it; returns when it has ended: it answers running requests first."""
-        pid = self._data().get("pid")
+        pid, lock = self._data().get("pid"), self._folder / "lock"
         if pid is None:
             return
         with contextlib.suppress(OSError):
             self._exchange({"stop": True})
         self._close()
         until = time.monotonic() + _END
-        while file_locks.is_held(self._folder / "lock"):
+        while file_locks.is_held(lock):
             if time.monotonic() > until:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                if file_locks.has_open(pid, lock):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
                 break
             time.sleep(0.02)
         if self._process is not None:
