@@ -52,6 +52,7 @@ class EnvironmentAnswer(AssetVersion):
     python: NotRequired[str]
     torch_backend: NotRequired[str]
     allow_builds: NotRequired[bool]
+    nearest_python: NotRequired[bool]
     curated: bool
 
 

@@ -113,7 +113,8 @@ class Recipe(NamedTuple):
     ``constraints`` are lines for pip; ``torch_backend`` is uv's option; ``notes`` say what was
     replaced or left out. ``allow_builds``: builds from source may take long.
     ``optional``: packages that are left out where none fits the others. ``exact``: the
-    requirements are all packages, each of one version, and nothing is resolved."""
+    requirements are all packages, each of one version, and nothing is resolved.
+    ``nearest_python``: what the node has serves where it lacks that Python, or packages for it."""
 
     python: str = ""
     requirements: tuple[str, ...] = ()
@@ -124,6 +125,7 @@ class Recipe(NamedTuple):
     allow_builds: bool = False
     optional: tuple[str, ...] = ()
     exact: bool = False
+    nearest_python: bool = False
 
 
 class CurrentPython(NamedTuple):

@@ -348,7 +348,8 @@ class Environment(Asset):
     """An environment defined inline in a job.
 
     ``pip``, ``requirements``, ``constraints``, ``python``, ``torch_backend`` (uv's: `cpu`,
-    `cu128`, `auto`) and ``allow_builds`` (from source) are ours.
+    `cu128`, `auto`), ``allow_builds`` (from source) and ``nearest_python`` (where the node lacks
+    that Python, the nearest serves, with the nearest packages) are ours.
     """
 
     name: Text | None = None
@@ -367,6 +368,7 @@ class Environment(Asset):
     python: Text | None = None
     torch_backend: Text | None = None
     allow_builds: bool = False
+    nearest_python: bool = False
 
     @model_validator(mode="after")
     def _one_image(self) -> Environment:

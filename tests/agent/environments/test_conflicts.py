@@ -160,10 +160,10 @@ def test_a_conflict_and_an_error_without_replacement():
         assert lines == ("a==2",)
         raise AllranksError("cannot build the environment: b and c disagree")
 
-    found = collect(first, ["a==1"], check)
+    found = collect(first, ["a==1"], check).error(first)
     assert found.message.endswith("a==1 is gone; and after these, b and c disagree")
     assert "resolves most of them: allranks environment map a==1 a==2" in str(found.hint)
-    alone = collect(first, ["a==1"], lambda lines: None)
+    alone = collect(first, ["a==1"], lambda lines: None).error(first)
     assert (alone.message, alone.hint) == (first.message, first.hint)
 
 
@@ -172,7 +172,7 @@ def test_collect_ends():
         raise Conflicting(Conflict("a==2 is gone", "take", "a==1", "a==2"))
 
     first = Conflicting(Conflict("a==1 is gone", "take", "a==1", "a==2"))
-    assert "resolves most of them" in str(collect(first, ["a==1"], check).hint)
+    assert "resolves most of them" in str(collect(first, ["a==1"], check).error(first).hint)
 
 
 @pytest.mark.parametrize(

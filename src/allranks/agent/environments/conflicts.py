@@ -57,11 +57,40 @@ def command(conflicts: Sequence[Conflict]) -> str:
     return shlex.join(["allranks", "environment", "map", *pairs])
 
 
+class Conflicts(NamedTuple):
+    """All conflicts of an environment. ``remaining``: the error that their replacements do not
+    resolve."""
+
+    several: Sequence[Conflict]
+    remaining: AllranksError | None
+
+    @property
+    def are_solved(self) -> bool:
+        return self.remaining is None and all(conflict.replacement for conflict in self.several)
+
+    @property
+    def python(self) -> str:
+        """The Python that replaces the requested one, if it is another."""
+        pythons = (item for item in self.several if item.requested.startswith("python="))
+        return next((item.replacement for item in pythons), "")
+
+    def table(self) -> dict[str, str]:
+        """The replacements of packages, as `environment map` has them."""
+        pairs = ((requirement(item.requested), item.replacement) for item in self.several)
+        return {normal(named): replacement for named, replacement in pairs if named is not None}
+
+    def error(self, first: Conflicting) -> AllranksError:
+        """One error for all."""
+        if len(self.several) == 1 and self.remaining in (None, first):
+            return Conflicting(self.several[0])
+        return _combined_error(self.several, self.remaining)
+
+
 def collect(
     first: Conflicting, lines: Sequence[str], check: Callable[[Sequence[str]], None]
-) -> AllranksError:
-    """Find all conflicts of the requirement ``lines``; returns one error for them. ``check`` raises
-    the error of the first conflict in the lines it is given."""
+) -> Conflicts:
+    """Find all conflicts of the requirement ``lines``. ``check`` raises the error of the first
+    conflict in the lines it is given."""
     conflicts: list[Conflict] = []
     error: AllranksError | None = first
     for _ in range(_MAX_CONFLICTS):
@@ -71,21 +100,13 @@ def collect(
             _add(conflicts, conflict)
         if not all(conflict.replacement for conflict in error.conflicts):
             break
-        pairs = ((requirement(conflict.requested), conflict.replacement) for conflict in conflicts)
-        table = {
-            normal(requested): replacement
-            for requested, replacement in pairs
-            if requested is not None
-        }
         try:
-            check(replaced(lines, table.get).lines)
+            check(replaced(lines, Conflicts(conflicts, None).table().get).lines)
             error = None
             break
         except AllranksError as next_error:
             error = next_error
-    if len(conflicts) == 1 and (error is None or error is first):
-        return Conflicting(conflicts[0])
-    return _combined_error(conflicts, error)
+    return Conflicts(conflicts, error)
 
 
 def _add(conflicts: list[Conflict], conflict: Conflict) -> None:

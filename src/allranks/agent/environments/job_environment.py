@@ -51,6 +51,8 @@ def prepare(task: Task, node: int, folder: Path, wait: Wait, say: Say) -> Prepar
         environment = environments.provide(task.recipe, wait, say)
     for name in environment.left_out:
         say(f"has no {name}: the package index has no build of it for this PyTorch")
+    if sentence := lacking(task.recipe, environment.python):
+        say(sentence)
     layer(environment.folder, venv)
     version = installed_frameworks.tensorflow_in(environment.packages)
     own = _variables(task.recipe, version)
@@ -60,6 +62,14 @@ def prepare(task: Task, node: int, folder: Path, wait: Wait, say: Say) -> Prepar
         version,
         len(environment.packages),
     )
+
+
+def lacking(recipe: Recipe, python: str) -> str:
+    """Which Python of a model's serves for which, if it is another."""
+    if not recipe.nearest_python or not recipe.python[:1].isdigit():
+        return ""
+    is_other = python.split(".")[:2] != recipe.python.split(".")[:2]
+    return f"uses Python {python}: Python {recipe.python} is not on this node" if is_other else ""
 
 
 def _variables(recipe: Recipe, tensorflow: tuple[int, int] | None) -> Mapping[str, str]:

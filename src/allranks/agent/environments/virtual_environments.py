@@ -26,6 +26,7 @@ from allranks.agent.environments import pip_conf, uv_messages
 from allranks.agent.environments.conflicts import Conflicting, collect
 from allranks.agent.environments.layer import packages_of
 from allranks.agent.environments.uv import Say, Uv, Wait, configuration
+from allranks.core.environments.packages import replaced
 from allranks.core.plan import Recipe
 from allranks.errors import AllranksError
 from allranks.masking import without_credentials
@@ -79,7 +80,7 @@ class EnvironmentCache:
             recipe.torch_backend,
             os.uname().machine,
             *self._platform(recipe),
-            *(["exact"] if recipe.exact else []),
+            *_kind(recipe),
             self._pip.lines,
             *sorted(
                 (name, without_credentials(value))
@@ -200,7 +201,13 @@ class EnvironmentCache:
                 raise
             lines = self._lines(recipe, folder)[0]
             check = functools.partial(uv.check, folder, written=lines, backend=backend)
-            raise collect(first, lines, check) from None
+            conflicts = collect(first, lines, check)
+            if not (recipe.nearest_python and conflicts.are_solved):
+                raise conflicts.error(first) from None
+            shutil.rmtree(folder, ignore_errors=True)
+            taken = replaced(recipe.requirements, conflicts.table().get)
+            nearest = recipe._replace(requirements=taken.lines, nearest_python=False)
+            self._build(nearest, uv, folder, conflicts.python or python)
 
     def _build_exact(self, recipe: Recipe, uv: Uv, folder: Path, python: str, backend: str) -> None:
         """Build the environment from its list of all packages. What PyTorch needs beside it depends
@@ -312,8 +319,13 @@ def recipe_hash(recipe: Recipe) -> str:
     """A hash of the recipe that is the same on all machines. Recipes with different hashes never
     share an environment."""
     parts = [recipe.python, recipe.requirements, recipe.constraints, recipe.torch_backend]
-    parts += ["exact"] if recipe.exact else []
+    parts += _kind(recipe)
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _kind(recipe: Recipe) -> list[str]:
+    kinds = {"exact": recipe.exact, "nearest_python": recipe.nearest_python}
+    return [kind for kind, is_so in kinds.items() if is_so]
 
 
 def exact_lines(recipe: Recipe, pip: pip_conf.PipConfiguration) -> tuple[str, ...]:

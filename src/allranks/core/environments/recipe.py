@@ -251,6 +251,7 @@ def recipe(of: Resolved, table: Table) -> Recipe:
         (*notes, *taken.notes),
         environment.allow_builds,
         curated.OPTIONAL if of.name.startswith(curated.PREFIX) else (),
+        nearest_python=environment.nearest_python,
     )
 
 

@@ -6,10 +6,11 @@ import contextlib
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from allranks.api import routes
-from allranks.core.data.model_flavor import script_problem
+from allranks.core.data.model_flavor import MLMODEL, script_problem
+from allranks.core.environments import of_model
 from allranks.core.packing import pack
 from allranks.core.transfer_progress import OnProgress, unheard
 from allranks.errors import NotFound, Problem, SpecError
@@ -22,6 +23,7 @@ from allranks.sdk.submit.send import Snapshots
 from allranks.sdk.submit.shell import Shell
 from allranks.spec.endpoint import (
     CodeConfiguration,
+    Deployment,
     InlineModel,
     loads_model,
     parse_deployment,
@@ -29,10 +31,14 @@ from allranks.spec.endpoint import (
 )
 from allranks.spec.fields.problems import nearest, placed
 from allranks.spec.fields.scalars import sendable
+from allranks.spec.job_parts import Environment
 from allranks.spec.yaml import load
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
+    from allranks.spec.batch import BatchDeployment
+
+AnyOfModel = TypeVar("AnyOfModel", "Deployment", "BatchDeployment")
 
 
 def read(file: Path) -> tuple[Document, Path, Mapping[str, int]]:
@@ -77,6 +83,8 @@ def prepare_deployment(
         batch = parse_batch_deployment(sent, lines, file)
         if isinstance(batch, BatchDeployment):
             _require_script(batch.code_configuration, base, lines, file)
+        if isinstance(batch, BatchDeployment):
+            batch = _with_environment(batch, base)
         component = component_of(batch)
         shell = Shell()
         steps = component.get("jobs") if isinstance(component, Mapping) else None
@@ -99,12 +107,35 @@ def prepare_deployment(
             raise SpecError([placed(problem, lines or {})], file=file)
     if (own := parsed.code_configuration) and _lacks_init(base / own.code / own.scoring_script):
         note(f"{own.scoring_script} has no init(): nothing is loaded before the first request")
+    parsed = _with_environment(parsed, base)
     job = replica_job(parsed)
     submission, snapshots = prepare(
         job, base, note=note, allow_large=allow_large, progress=progress
     )
     submission["spec"].pop("name", None)
+    if parsed.model is not None:
+        submission.setdefault("tools", tools())  # its environment may be made
     return {"deployment": sent, "submission": submission}, snapshots
+
+
+def _with_environment(made: AnyOfModel, base: Path) -> AnyOfModel:
+    """The deployment of a model of this machine with the environment that the model brings."""
+    is_here = isinstance(made.model, InlineModel) and "://" not in made.model.path
+    if not is_here or made.environment is not None or getattr(made, "command", None):
+        return made
+    assert isinstance(made.model, InlineModel)
+    top = base / Path(made.model.path.removeprefix("file:")).expanduser()
+    files = [str(path.relative_to(top)) for path in top.rglob(MLMODEL) if path.is_file()]
+    if (folder := of_model.folder_of(files)) is None:
+        return made
+    paths = {name: top / folder / name for name in of_model.FILES}
+    texts = {
+        name: path.read_text(errors="replace")
+        for name, path in paths.items()
+        if path.is_file() and path.stat().st_size <= of_model.LARGEST
+    }
+    own = of_model.environment_of(texts, made.model.name or top.name)
+    return made if own is None else made.model_copy(update={"environment": Environment(**own)})
 
 
 def _lacks_init(script: Path) -> bool:

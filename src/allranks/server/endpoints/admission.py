@@ -12,6 +12,7 @@ from allranks.core.plan import Plan
 from allranks.errors import Conflict, MissingCode, NotFound, Problem, Refused, SpecError
 from allranks.server.assets.data_locations import Find
 from allranks.server.dependencies import Services
+from allranks.server.endpoints.model_environment import environment_of, with_environment
 from allranks.server.loop.mailbox import ADDRESS
 from allranks.server.submission.submit import NO_SUBMISSION, Submission, plan
 from allranks.spec import endpoint as spec_of
@@ -87,6 +88,9 @@ def _asset(
         raise SpecError(NO_SUBMISSION)
     model = {**inputs["model"], "path": spec["model"]}
     submission["spec"] = {**job, "inputs": {**inputs, "model": model}}
+    if made.environment is None and made.command is None:
+        own = environment_of(row, made.code_configuration is not None, services)
+        submission["spec"] = with_environment(submission["spec"], own)
     return services.models.versions.registered_as(row)
 
 

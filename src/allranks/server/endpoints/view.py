@@ -19,6 +19,7 @@ from allranks.core.endpoints.states import ReplicaState, endpoint_state, state
 from allranks.core.endpoints.traffic import with_share
 from allranks.serve.table import NOT_YET
 from allranks.server.dependencies import Services
+from allranks.server.endpoints.model_environment import note_on
 from allranks.server.endpoints.router_process import RouterProcess
 from allranks.server.http.public_listener import load, name_of
 from allranks.server.jobs.hosts import host_of
@@ -152,7 +153,7 @@ def deployment(row: Deployment, services: Services) -> DeploymentAnswer:
             for item in replicas
         ],
         "counts": _counts(row, counts, services) if counts else None,
-        "notes": spec_of.notes(row.spec),
+        "notes": [*spec_of.notes(row.spec), *note_on(row.submission["spec"])],
         "spec": row.spec,
     }
 

@@ -147,6 +147,8 @@ JOB: Mapping[str, Mapping[str, str]] = {
         "python": "The version of Python, such as `3.11`. Quote it in YAML.",
         "torch_backend": "Which builds of PyTorch uv takes: `cpu`, `cu128`, or `auto`: the node's "
         "GPUs decide, also whether `tensorflow[and-cuda]` installs CUDA.",
+        "nearest_python": "Whether the nearest Python of the node, with the nearest packages, "
+        "serves where it lacks `python`.",
         "allow_builds": "Whether packages without a wheel may be built from source however long "
         "that takes. Without it, quick builds only.",
     },

@@ -81,15 +81,25 @@ class LateEndpoints:
         return self._inner.change(name, late)
 
 
+def _tree(trees: Trees, file: Path) -> str:
+    """The digest of a model of one file."""
+    file.write_text(file.name)
+    with trees.copy({file.name: file}) as made:
+        trees.keep(made)
+    return made.digest
+
+
 @pytest.fixture
 def services(tmp_path: Path) -> Iterator[Any]:
     """Those of a server that batch endpoints need, with Ann's endpoint and a model."""
     with opened_database(tmp_path / "db") as database:
         settings = Settings(database)
         versions = ModelVersions(Assets(database, "model"), Trees(tmp_path / "models"))
-        versions.assets.create("m", "1", {"digest": "d"})
+        digests = [_tree(versions.trees, tmp_path / name) for name in "de"]
+        versions.assets.create("m", "1", {"digest": digests[0]})
         made = SimpleNamespace(
             home=Home(tmp_path),
+            digests=digests,
             batch=BatchEndpoints(settings),
             admission_lock=Late(),
             components=SimpleNamespace(find=None),
@@ -209,7 +219,7 @@ def test_failed_updates_are_taken_back_and_the_replicas_of_before_stay(services:
 
 def test_the_model_that_answers_after_a_failed_update_is_shown_and_stays(services: Any) -> None:
     versions = services.models.versions.assets
-    versions.create("m", "2", {"digest": "e"})
+    versions.create("m", "2", {"digest": services.digests[1]})
     spec = {"name": "d", "endpoint_name": "o", "model": "azureml:m:1"}
     deploy(services, spec, Replica("old", 1, "unix:a", 0.0, True, model="azureml:m:1"))
     update(services, {**spec, "model": "azureml:m:2"})
@@ -228,7 +238,7 @@ def test_a_model_is_there_or_deleted(services: Any) -> None:
     services.admission_lock.meanwhile = lambda: models.delete("m:1", services)
     with pytest.raises(NotFound):
         batch.put_deployment("e", "d", DEPLOYMENT, services, ANN)
-    services.models.versions.assets.create("m", "2", {"digest": "d"})
+    services.models.versions.assets.create("m", "2", {"digest": services.digests[0]})
     spec = {**DEPLOYMENT["deployment"], "model": "azureml:m:2"}
     newer = {**DEPLOYMENT, "deployment": spec}
     services.admission_lock.meanwhile = lambda: batch.put_deployment("e", "d", newer, services, ANN)

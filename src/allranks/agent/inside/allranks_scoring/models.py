@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import io
 import os
+import re
+import sys
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .answers import Answer, BadRequest, Request, Score, as_json, plain
@@ -108,7 +110,18 @@ def _mlflow(folder: str) -> Predict:
     # lazy: only for such a model
     import mlflow.pyfunc  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
+    print(_loaded_by(os.path.join(folder, "MLmodel")), file=sys.stderr, flush=True)
     return mlflow.pyfunc.load_model(folder).predict  # type: ignore[no-any-return,unused-ignore]
+
+
+def _loaded_by(mlmodel: str) -> str:
+    """Which Python loads a model, and which one saved it, if that is another."""
+    with open(mlmodel, encoding="utf-8", errors="replace") as file:
+        match = re.search(r"^ +python_version: *['\"]?([0-9.]+)", file.read(1 << 16), re.M)
+    here = "%d.%d.%d" % sys.version_info[:3]
+    is_other = match is not None and match[1].split(".")[:2] != here.split(".")[:2]
+    saved = "; it was saved with Python %s" % match[1] if match and is_other else ""
+    return "the model is loaded with Python %s%s" % (here, saved)
 
 
 def _onnx(file: str) -> Predict:

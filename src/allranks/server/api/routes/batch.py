@@ -12,6 +12,7 @@ from allranks.errors import Conflict, MissingCode, NotFound, Problem, SpecError
 from allranks.server.api.routes.jobs import create
 from allranks.server.auth.roles import Who, require_own, shown_to
 from allranks.server.dependencies import Connection, JsonBody, Services, ServicesDep
+from allranks.server.endpoints.model_environment import environment_of, note_on, with_environment
 from allranks.server.submission.submit import NO_SUBMISSION, Submission
 from allranks.server.timestamps import iso_time
 from allranks.spec import batch
@@ -166,6 +167,9 @@ def _with_model(
         )
         spec = {**spec, "model": path}
         inputs["model"] = {"type": "custom_model", "path": path}
+        if made.environment is None:
+            own = environment_of(row, made.code_configuration is not None, services)
+            step = with_environment(step, own)
     if asset:
         variables = {**(step.get("environment_variables") or {}), "ALLRANKS_MODEL_NAME": asset}
         step = {**step, "environment_variables": variables}
@@ -194,6 +198,7 @@ def _endpoint(row: BatchEndpointRow) -> BatchEndpointAnswer:
 def _deployment(endpoint: BatchEndpointRow, row: BatchDeploymentRow) -> BatchDeploymentAnswer:
     model: Any = row.spec.get("model")
     is_pipeline = not isinstance(batch.parse_batch_deployment(row.spec), batch.BatchDeployment)
+    step = {} if is_pipeline else row.component["jobs"][batch.STEP]
     return {
         "name": row.name,
         "endpoint": endpoint.name,
@@ -202,6 +207,6 @@ def _deployment(endpoint: BatchEndpointRow, row: BatchDeploymentRow) -> BatchDep
         "component": row.component,
         "created_by": row.created_by,
         "created_at": iso_time(row.created_at) or "",
-        "notes": batch.notes(row.spec),
+        "notes": [*batch.notes(row.spec), *note_on(step)],
         "spec": row.spec,
     }
