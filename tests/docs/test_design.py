@@ -1,6 +1,8 @@
 """The design pages and CONTRIBUTING.md name files and folders that exist."""
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,27 @@ def test_the_layers_of_contributing_are_those_that_are_checked() -> None:
     drawn = text.split("## Layers")[1].split("```")[1]
     names = re.findall(r"\(allranks\.([\w.]+)\)", checked)
     assert [name for name in names if not re.search(rf"(?<![\w.]){re.escape(name)}\b", drawn)] == []
+
+
+# Rows of the pages "the way of …": the process, then a file and a function in it.
+STATION = re.compile(r"^\|[^|]*\| `([\w/]+\.py)` \| `([\w.]+)` \|", re.MULTILINE)
+WAYS = [page for page in PAGES if page.name.startswith("way-of-")]
+
+
+def _functions(node: ast.AST, above: str = "") -> Iterator[str]:
+    for each in ast.iter_child_nodes(node):
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield above + each.name
+            yield from _functions(each, f"{above}{each.name}.")
+
+
+@pytest.mark.parametrize("page", WAYS, ids=lambda page: page.stem)
+def test_every_function_on_a_way_is_in_its_file(page: Path) -> None:
+    stations = STATION.findall(page.read_text(encoding="utf-8"))
+    assert len(stations) >= 10
+    for file, function in stations:
+        source = (ROOT / "src/allranks" / file).read_text(encoding="utf-8")
+        assert function in _functions(ast.parse(source)), f"{file}: no {function}"
 
 
 def test_the_overview_says_where_to_change_what() -> None:
