@@ -228,11 +228,22 @@ def prefetches(environ: Mapping[str, str] = os.environ) -> bool:
 def home(environ: Mapping[str, str] = os.environ) -> Home:
     """The home named by ``ALLRANKS_HOME`` (default ``~/.allranks``). It is not created.
 
-    Raises UsageError for a user without a home folder.
+    Raises UsageError for a user without a home folder, and for another user's that others may
+    write: its database says what runs, and its ``server.json`` where commands go.
     """
     named = environ.get("ALLRANKS_HOME", "").strip()
     try:
-        return Home(Path(named or "~/.allranks").expanduser().absolute())
+        home = Home(Path(named or "~/.allranks").expanduser().absolute())
+        there = os.stat(home.root)
+        if there.st_uid in (os.getuid(), 0) or not there.st_mode & (
+            0o022 if os.getuid() else 0o002
+        ):
+            return home
+        hint = "set ALLRANKS_HOME to a folder of yours"
+        message = "this folder is another user's, and others may write there"
+        raise UsageError(message, where=str(home.root), hint=hint)
+    except OSError:
+        return home  # it is not there yet, or what needs it says why not
     except RuntimeError:  # a user id without an entry in /etc/passwd
         hint = "set HOME, or ALLRANKS_HOME to a folder of yours"
         raise UsageError("you have no home folder", where="HOME", hint=hint) from None
