@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts.import_graph import imports, modules, parsed
+
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "allranks"
 
@@ -166,30 +168,6 @@ def promises(source: Source) -> list[str]:
     ]
 
 
-def modules(folder: Path) -> dict[str, Path]:
-    """Each module below ``folder`` by its name, as it is imported."""
-    found = {}
-    for file in folder.rglob("*.py"):
-        parts = file.relative_to(folder.parent).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
-    return found
-
-
-def imports(names: Mapping[str, Path]) -> dict[str, set[str]]:
-    """What each module imports of the others, lazily and for types alone, too."""
-    found: dict[str, set[str]] = {}
-    for name, file in names.items():
-        seen = set()
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                seen |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                whole = {f"{node.module}.{alias.name}" for alias in node.names}
-                seen |= {each if each in names else node.module for each in whole}
-        found[name] = seen & set(names) - {name}
-    return found
-
-
 def cycle(graph: Mapping[str, set[str]]) -> list[str]:
     """The modules of one import cycle; empty if there is none."""
     try:
@@ -200,12 +178,16 @@ def cycle(graph: Mapping[str, set[str]]) -> list[str]:
 
 
 def test_no_module_imports_itself_through_others(tmp_path: Path) -> None:
-    assert cycle(imports(modules(SRC))) == []
-    package = tmp_path / "p"
-    package.mkdir()
-    (package / "a.py").write_text("def f():\n    import p.b")
-    (package / "b.py").write_text("from p import a")
-    assert cycle(imports(modules(package)))
+    def graph(root: Path) -> dict[str, set[str]]:
+        files = {name: file for name, file in modules(root).items() if name.startswith("allranks")}
+        return {name: imports(parsed(file), files) - {name} for name, file in files.items()}
+
+    assert cycle(graph(ROOT)) == []
+    package = tmp_path / "src" / "allranks"
+    package.mkdir(parents=True)
+    (package / "a.py").write_text("def f():\n    import allranks.b")
+    (package / "b.py").write_text("from allranks import a")
+    assert cycle(graph(tmp_path))
 
 
 def test_a_folder_says_what_it_is_for() -> None:
@@ -213,10 +195,6 @@ def test_a_folder_says_what_it_is_for() -> None:
     assert len(folders) > 40
     silent = [each for each in folders if not ast.get_docstring(parsed(each / "__init__.py"))]
     assert silent == []
-
-
-def parsed(file: Path) -> ast.Module:
-    return ast.parse(file.read_text(encoding="utf-8"))
 
 
 # Each rule with a file that breaks it: a rule that cannot fail protects nothing.

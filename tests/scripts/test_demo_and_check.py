@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TOOLS = "awk basename bash cat chmod cp date df dirname env grep id ln mkdir readlink sed sha256sum"
-TOOLS += " rm sh tail tee"
+TOOLS += " rm sh sleep tail tee"
 
 # Replaces .venv/bin/python: logs its arguments, and obeys FAKE_*.
 FAKE_VENV_PYTHON = """#!/bin/sh
@@ -24,7 +24,8 @@ case "$*" in
     "-c import sys, pip"*) exit 0 ;;
     *urlopen*) exit "$FAKE_NO_NETWORK" ;;
     "-m pip"*) exit 0 ;;
-    *--last-failed*) exit "$FAKE_RERUN_CODE" ;;
+    *--last-failed*) echo "PASSED tests/a.py::b c"; exit "$FAKE_RERUN_CODE" ;;
+    *changed_tests.py*) printf 'tests/a b.py\\ntests/c.py::d\\n'; exit "$FAKE_CHANGED_CODE" ;;
     "-m $FAKE_BROKEN_TOOL"*) echo "$FAKE_BROKEN_TOOL is not happy"; exit "$FAKE_CODE" ;;
     "-m "* | *.py | *.py\\ * | *lint-imports) exit 0 ;;
 esac
@@ -79,6 +80,7 @@ class Checkout:
             "FAKE_BROKEN_TOOL": "none",
             "FAKE_CODE": "1",
             "FAKE_RERUN_CODE": "0",
+            "FAKE_CHANGED_CODE": "0",
             "FAKE_NO_NETWORK": "0",
         }
 
@@ -289,6 +291,32 @@ def test_failed_tests_run_once_more_only_with_rerun(checkout: Checkout, code: in
     assert again.returncode == (1 if code else 0)
     assert "pytest is not happy" in again.stdout
     assert refusal(checkout.run("check")).endswith(" s: tests")
+
+
+def test_what_was_repeated_into_green_is_named_at_the_end(checkout: Checkout) -> None:
+    checkout.pretend_python()
+    checkout.env["FAKE_BROKEN_TOOL"] = "pytest"
+    said, name, last = checkout.run("check", "--rerun").stdout.splitlines()[-3:]
+    assert "passed when they ran once more" in said
+    assert name == "    tests/a.py::b c"
+    assert "all 7 steps passed" in last
+
+
+@pytest.mark.parametrize("base", [[], ["HEAD~3"]])
+def test_only_what_a_change_can_reach(checkout: Checkout, base: list[str]) -> None:
+    checkout.pretend_python()
+    done = checkout.run("check", "--changed", *base, "--fast")
+    assert done.returncode == 0, done.stderr
+    assert " ".join(["scripts/changed_tests.py", *base]) in checkout.asked()
+    (asked,) = [line for line in checkout.asked() if line.startswith("-m pytest")]
+    assert " tests/a b.py tests/c.py::d -m not slow" in asked
+
+
+def test_a_commit_that_is_not_there_is_refused(checkout: Checkout) -> None:
+    checkout.pretend_python()
+    checkout.env["FAKE_CHANGED_CODE"] = "1"
+    what = refusal(checkout.run("check", "--changed", "nothing"))
+    assert what == "check: what a change can reach is not known"
 
 
 @pytest.mark.parametrize("code", [2, 3, 5])
