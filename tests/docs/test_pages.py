@@ -1,12 +1,23 @@
 """How pages read: short paragraphs, tabs and boxes."""
 
+import ast
+import importlib
+import io
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import markdown
 import pytest
+import yaml
 
+from allranks import load_job
+from allranks.cli.parser import parser_of
+from allranks.cli.submit.run import spec_of
+from allranks.spec.datastore import Datastore
+from allranks.spec.endpoint import Deployment
+from allranks.spec.schedule import Schedule
 from docs.tabs import TabsExtension
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -50,3 +61,59 @@ def test_labels_and_the_blocks_below_them_become_tabs() -> None:
 def test_boxes_are_those_that_code_hosts_know(page: Path) -> None:
     quotes = re.findall(r"(?<=\n\n)>.*", page.read_text())
     assert [line for line in quotes if line not in BOXES] == []
+
+
+# What a page shows in a tab: the label, the language, and the block.
+TAB = re.compile(r"^\*\*(Command line|File|Python)\*\*\n\n```(\w+)\n(.*?)^```$", re.M | re.S)
+TABS = [
+    pytest.param(label, text, id=f"{page.stem}-{label}-{number}")
+    for page in PAGES
+    for number, (label, _, text) in enumerate(TAB.findall(page.read_text()))
+]
+
+
+@pytest.mark.parametrize(("label", "text"), TABS)
+def test_what_a_tab_shows_is_valid(label: str, text: str) -> None:
+    {"Command line": _check_lines, "File": _check_file, "Python": _check_program}[label](text)
+
+
+def _check_lines(text: str) -> None:
+    for line in text.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        assert words[0] == "allranks"
+        name = " ".join(words[1:3]) if words[1] not in ("run",) else "run"
+        parser_of(name).parse_args(words[1 + len(name.split()) :])
+
+
+def _check_file(text: str) -> None:
+    keys = yaml.safe_load(text)
+    if "trigger" in keys:
+        Schedule.model_validate({**keys, "create_job": {"command": "true"}})
+    elif "endpoint_name" in keys:
+        Deployment.model_validate(keys)
+    elif "container_name" in keys:
+        assert keys.pop("credentials")  # kept apart
+        Datastore.model_validate(keys)
+    else:
+        load_job(io.StringIO(text))
+
+
+def _check_program(text: str) -> None:
+    """Each name that it imports from allranks is there; it is no file that could be run here."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("allranks"):
+            module = importlib.import_module(str(node.module))
+            assert [each.name for each in node.names if not hasattr(module, each.name)] == []
+
+
+def test_the_tabs_of_the_first_page_are_one_job() -> None:
+    tabs = TAB.findall((DOCS / "how-to" / "run.md").read_text())
+    for line, file, program in (tabs[:3], tabs[3:6]):
+        words = ["-n", "1", "-p", "1", "-C", ".", *shlex.split(line[2])[2:]]
+        spec = spec_of(parser_of("run").parse_args(words))
+        spec["command"] = spec["command"].replace("'", "")  # `run` quotes each word
+        names: dict[str, object] = {}
+        exec(program[2].partition("client = ")[0], names)
+        loaded, built = load_job(io.StringIO(file[2])), names["job"]
+        assert loaded == built
+        assert loaded == load_job(io.StringIO(yaml.safe_dump(spec)))
