@@ -1,7 +1,9 @@
 """`allranks import runs`: runs of other trackers as jobs that ran elsewhere."""
 
+import contextlib
 import json
 import shutil
+import sqlite3
 import struct
 from pathlib import Path
 
@@ -79,6 +81,77 @@ def test_parts_of_a_resumed_run_of_wandb_are_attempts_of_one_job(shared, tmp_pat
         points = json.loads(shared("job", "metrics", "wandb-again", "--json").stdout)["loss"]
         values = [(point["attempt"], point["step"], point["value"]) for point in points]
         assert values == [(1, n, n) for n in range(10)] + [(2, n, 500 + n) for n in range(5, 15)]
+
+
+def test_what_a_run_that_goes_on_logs_is_added_once(shared, tmp_path):
+    part_of_a_run(tmp_path / "more/wandb/offline-run-20261128_100000-again", range(30), 0)
+    file = tmp_path / "more/wandb/offline-run-20261128_100000-again/run-more.wandb"
+    whole = file.with_name("run-again.wandb").read_bytes()
+    file.with_name("run-again.wandb").rename(file)
+    for size, status in ((len(whole) // 2, "Failed"), (len(whole), "Completed")):
+        file.write_bytes(whole[:size])
+        answer(shared, "import", "runs", tmp_path / "more")
+        job = answer(shared, "job", "show", "wandb-more")
+        assert (job["status"], job["attempts"]) == (status, 1)
+        assert bool(job["error"]) == (status == "Failed")
+    points = json.loads(shared("job", "metrics", "wandb-more", "--json").stdout)["loss"]
+    assert [point["value"] for point in points] == [*range(30)]
+
+
+def board(folder: Path, number: int, at: float, steps: range, purge: bool = False) -> None:
+    """A file of TensorBoard's, written after those with a lower number."""
+
+    def event(step: int, at: float, body: bytes) -> bytes:
+        data = b"\x09" + struct.pack("<d", at) + bytes([0x10, step]) + body
+        return struct.pack("<QI", len(data), 0) + data + bytes(4)
+
+    data = event(steps.start, at, field(7, b"\x08\x01")) if purge else b""
+    for step in steps:
+        value = b"\x15" + struct.pack("<f", 100 * number + step)
+        data += event(step, at + step, field(5, field(1, field(1, b"loss") + value)))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"events.out.tfevents.{number}.host").write_bytes(data)
+
+
+def test_steps_that_tensorboard_drops_after_a_restart(shared, tmp_path):
+    root = tmp_path / "restarted"
+    board(root, 0, 1000.0, range(8))
+    board(root / "train", 0, 1000.5, range(8))
+    for steps in (range(8), range(5, 10)):
+        (job,) = answer(shared, "import", "runs", tmp_path)["jobs"]
+        metrics = json.loads(shared("job", "metrics", job["job"], "--json").stdout)
+        expected = [*range(steps.start if steps.start else 8)]
+        expected += [100 + step for step in steps if steps.start]
+        assert [point["value"] for point in metrics["loss"]] == expected
+        assert [point["value"] for point in metrics["train/loss"]] == [*range(8)]
+        board(root, 1, 2000.0, range(5, 10), purge=True)
+
+
+def test_runs_of_a_database_of_trackio(shared, tmp_path):
+    (tmp_path / "p.lock").touch()
+    with contextlib.closing(sqlite3.connect(tmp_path / "p.db")) as database, database:
+        database.executescript(
+            "CREATE TABLE metrics (id INTEGER PRIMARY KEY, timestamp, run_name, step, metrics);"
+            "CREATE TABLE configs (id INTEGER PRIMARY KEY, run_name, config);"
+        )
+        at = "2026-11-28T10:00:00+00:00"
+        rows = [(at, name, step, b'{"loss": %d}' % step) for name in "ab" for step in range(3)]
+        insert = "INSERT INTO metrics (timestamp, run_name, step, metrics) VALUES (?, ?, ?, ?)"
+        database.executemany(insert, rows)
+        database.execute("INSERT INTO configs (run_name, config) VALUES ('b', '{\"lr\": 1}')")
+    jobs = answer(shared, "import", "runs", tmp_path)["jobs"]
+    assert [job["points"] for job in jobs] == [3, 3]
+    job = answer(shared, "job", "show", jobs[1]["job"])
+    assert (job["display_name"], job["parameters"]) == ("b", {"lr": "1"})
+
+
+def test_a_run_of_many_megabytes(shared, tmp_path):
+    folder = tmp_path / "large"
+    board(folder, 0, 1000.0, range(100))
+    file = folder / "events.out.tfevents.0.host"
+    file.write_bytes(file.read_bytes() * 400)
+    (job,) = answer(shared, "import", "runs", tmp_path)["jobs"]
+    assert (job["points"], job["damage"]) == (40_000, "")
 
 
 def test_files_that_were_cut(shared: Allranks, tmp_path: Path) -> None:

@@ -319,3 +319,28 @@ def test_long_names_stay_two(database, job):
     assert [each.length for each in found] == [1] * 3
     assert all(len(each.name) <= 255 for each in found)
     assert len({each.name for each in found}) == 2
+
+
+@pytest.mark.parametrize("in_one", [True, False])
+@pytest.mark.parametrize("packed", [True, False])
+def test_points_after_a_restart_replace_those_from_its_step_on(database, job, in_one, packed):
+    """As TensorBoard's `purge_step`: steps before it stay, in order and once."""
+    points, source = Points(database), Source(job, 1, 0, "trackers")
+    first = b"".join(line(["l", 0, n, 1.0 + n, n]) for n in (0, 1, 5, 2, 9))
+    first += line(["gone", 0, 3, 1.0, 3], ["l", 1, 7, 1.0, 7])
+    second = line(["l", 0, 3, 20.0, None], ["gone", 0, 3, 20.0, None], ["new", 0, 3, 20.0, None])
+    second += line(["l", 0, 3, 21.0, 30], ["l", 0, 4, 22.0, 40])
+    if in_one:
+        points.add_from_agent(source, 0, first + second)
+    else:
+        points.add_from_agent(source, 0, first)
+        if packed:
+            ended = "UPDATE jobs SET live = 0, ended_at = 1.0"
+            with database.begin() as connection:
+                connection.exec_driver_sql(ended)
+            assert compact(database, 0.0, threading.Event(), pause=0.0)
+        points.add_from_agent(source, len(first), second)
+    assert points.add_from_agent(source, 0, first + second) == len(first + second)
+    assert values(points, job) == {("l", 0): [0.0, 1.0, 2.0, 30.0, 40.0], ("l", 1): [7.0]}
+    newest = {(one.name, one.rank): last.value for one, last in points.newest(job, METRIC)}
+    assert newest == {("l", 0): 40.0, ("l", 1): 7.0}

@@ -77,11 +77,12 @@ class OutputAssets(TypedDict, total=False):
 
 
 class FinishedData(OutputAssets):
-    """How the job ended."""
+    """How the job ended. ``is_imported``: a run that goes on elsewhere has ended anew."""
 
     status: str
     exit_code: int | None
     error: JobError | None
+    is_imported: NotRequired[bool]
 
 
 class HelloData(TypedDict):

@@ -364,13 +364,22 @@ def _add(connection: Connection, source: Source, rows: Sequence[tuple[Key, Row]]
     by_key: dict[Key, list[Row]] = {}
     for key, row in rows:
         by_key.setdefault(key, []).append(row)
-    if keys := [key for key in by_key if key not in existing]:
+    valid = {key: _valid(points) for key, points in by_key.items()}
+    if keys := [key for key in by_key if key not in existing and valid[key][0]]:
         created = _create_series(connection, source, keys, kind)
         existing |= {key: (number, 0, None) for key, number in created.items()}
     new: list[tuple[int | float | None, ...]] = []
     longer: list[dict[str, int | float | None]] = []
-    for key, points in by_key.items():
+    for key, (points, limit) in valid.items():
+        if key not in existing:
+            continue  # nothing of it is left
         series_id, length, last_step = existing[key]
+        if limit is not None and length:
+            length, last_step = _cut(connection, series_id, limit)
+        if not points:
+            if not length:
+                connection.execute(delete(_series).where(_series.c.id == series_id))
+            continue
         for number, (step, at, value) in enumerate(points, length):
             if step is None:
                 step = _next_step(connection, source, key, last_step)
@@ -381,6 +390,47 @@ def _add(connection: Connection, source: Source, rows: Sequence[tuple[Key, Row]]
     if longer:
         connection.execute(_LENGTHEN, longer)
         insert_many(connection, _points, new)
+
+
+def _valid(points: Sequence[Row]) -> tuple[list[Row], int | None]:
+    """New points without those that a later one makes void, and from which step on older ones
+    are."""
+    limit: int | None = None
+    valid: list[Row] = []
+    for row in reversed(points):
+        step, _, value = row
+        if value is None and step is not None:
+            limit = step if limit is None else min(limit, step)
+        elif limit is None or step is None or step < limit:
+            valid.append(row)
+    return valid[::-1], limit
+
+
+def _cut(connection: Connection, series_id: int, limit: int) -> tuple[int, int | None]:
+    """Delete the points of a series from step ``limit`` on. Returns how many are left, and the step
+    of the last one."""
+    one, number = _series.c.id == series_id, _points.c.number
+    length, packed = connection.execute(select(_series.c.length, _series.c.packed).where(one)).one()
+    for first in range(0, packed, _PAGE):
+        rows = point_blocks.read(connection, series_id, Range(first, min(first + _PAGE, packed)))
+        numbered = [(series_id, place, *row) for place, row in enumerate(rows, first)]
+        insert_many(connection, _points, numbered)
+    point_blocks.remove(connection, select(_series.c.id).where(one))
+    mine = _points.c.series_id == series_id
+    query = select(func.min(number)).where(mine, _points.c.step >= limit)
+    void = connection.execute(query).scalar()
+    if void is not None:
+        # Usually steps rise, and nothing stays behind it.
+        rows = _rows(connection, series_id, Range(void, min(length, void + _LARGEST)))
+        stay = [row for row in rows if row[0] < limit]
+        connection.execute(delete(_points).where(mine, number >= void))
+        length = void + len(stay)
+        numbered = [(series_id, place, *row) for place, row in enumerate(stay, void)]
+        insert_many(connection, _points, numbered)
+    last = _rows(connection, series_id, Range(length - 1, length))
+    values = dict(zip(("step", "at", "value"), last[0], strict=True)) if last else {}
+    connection.execute(update(_series).where(one).values(length=length, packed=0, **values))
+    return length, last[0][0] if last else None
 
 
 def _next_step(connection: Connection, source: Source, key: Key, last: int | None) -> int:

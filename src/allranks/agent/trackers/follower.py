@@ -65,6 +65,8 @@ class TrackerFiles:
         self._images = Counter[str]()
         self._image_bytes = 0
         self._left_out = Counter[str]()
+        # The tags of TensorBoard's files by folder.
+        self._tags: dict[Path, set[str]] = {}
         # Files of which it is not known yet who writes them.
         self._waiting: list[Path] = []
         self._over = threading.Event()
@@ -144,7 +146,8 @@ class TrackerFiles:
             return _File(path, root, "trackio", rank, reader)
         from allranks.agent.trackers.tensorboard_files import EventFile  # lazy: as above
 
-        return _File(path, root, "tensorboard", rank, EventFile(path, root))
+        tags = self._tags.setdefault(path.parent, set())
+        return _File(path, root, "tensorboard", rank, EventFile(path, root, tags))
 
     def _read(self, file: _File, until: float | None = None) -> None:
         try:
@@ -172,7 +175,8 @@ class TrackerFiles:
         if kind == "tensorboard":
             prefix = self._prefixes.of_folder(rank, file.path.parent)
         else:
-            run = str(file.path) if kind == "wandb" else part.run
+            # W&B's file is named after the run's id: a run that was resumed has several.
+            run = file.path.name if kind == "wandb" else part.run
             prefix = self._prefixes.of_run(kind, rank, run, part.run)
         rows = [
             [self._prefixes.metric(kind, rank, prefix + name), self._series(rank), step, at, value]

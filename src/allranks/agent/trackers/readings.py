@@ -32,12 +32,13 @@ _MALFORMED = (
 
 
 class Point(NamedTuple):
-    """``at`` is in seconds since the epoch."""
+    """``at`` is in seconds since the epoch. Without a value: the points of that name before it are
+    void from that step on."""
 
     name: str
     step: int
     at: float
-    value: float
+    value: float | None
 
 
 class Image(NamedTuple):
@@ -98,9 +99,9 @@ class Reader(Protocol):
         counts only when the run is over. Raises OSError."""
 
 
-def lines(rows: Sequence[Sequence[Any]], bad: BadRows) -> Iterator[bytes]:
-    """Points as in ALLRANKS_METRICS_FILE, in lines of bounded length. Those that the server would
-    leave out are ``bad``."""
+def lines(rows: Sequence[Sequence[Any]], bad: BadRows, length: int = _LINE) -> Iterator[bytes]:
+    """Points as in ALLRANKS_METRICS_FILE, in lines of at most ``length`` points. Those that the
+    server would leave out are ``bad``."""
     good = []
     for row in rows:
         if (point := metric_lines.read_point(row)) is None:
@@ -108,8 +109,8 @@ def lines(rows: Sequence[Sequence[Any]], bad: BadRows) -> Iterator[bytes]:
         else:
             (name, rank, _), values = point
             good.append([name, rank, *values])
-    for at in range(0, len(good), _LINE):
-        yield json.dumps({"points": good[at : at + _LINE]}).encode() + b"\n"
+    for at in range(0, len(good), length):
+        yield json.dumps({"points": good[at : at + length]}).encode() + b"\n"
 
 
 def numbers(name: str, value: Any) -> Iterator[tuple[str, float]]:

@@ -1,4 +1,4 @@
-"""Runs that were logged elsewhere, read from a folder of W&B runs and TensorBoard files."""
+"""Runs that were logged elsewhere, read from a folder of W&B, TensorBoard and Trackio files."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from allranks import folder_trees
 from allranks.agent.trackers.names import Prefixes
-from allranks.agent.trackers.readings import Reader, lines
+from allranks.agent.trackers.readings import BadRows, Reader, Reading, lines
 from allranks.agent.trackers.tensorboard_files import EventFile
+from allranks.agent.trackers.trackio_files import TrackioFile, run_names
 from allranks.agent.trackers.wandb_files import CUT_OFF, WandbFile
 
 _EMPTY = "it is empty, or its first record is cut off or damaged"
@@ -22,15 +24,18 @@ _LONG = 80
 
 
 class Files(NamedTuple):
-    """The files of a run, its parts in order. ``name`` is for a job, the same each time."""
+    """The files of a run, its parts in order. ``name`` is for a job, the same each time; ``run`` is
+    the one of a database with several."""
 
     name: str
     source: Path
     paths: Sequence[Path]
+    run: str = ""
 
 
 class Run(NamedTuple):
-    """A run that has ended, or a part of it. ``lines``: its points, as in ALLRANKS_METRICS_FILE.
+    """A run that has ended, or a part of it. ``lines``: its points, each in one as in
+    ALLRANKS_METRICS_FILE: if the run goes on, more follow; ``last``: those of its summary only.
     ``damage``: what is wrong with its files. ``exit_code`` is None if they do not tell; ``is_cut``:
     they should."""
 
@@ -42,14 +47,16 @@ class Run(NamedTuple):
     is_cut: bool
     parameters: dict[str, str]
     lines: list[bytes]
+    last: list[bytes]
     damage: str
 
 
 def find(root: Path) -> list[Files]:
     """The runs below a folder. Event files of one folder are one run, with those of its
-    subfolders; W&B's folders with one id are the parts of one run."""
+    subfolders; W&B's folders with one id are the parts of one run; Trackio's are named."""
     wandb: dict[tuple[str, int], list[Path]] = {}
     copies = Counter[tuple[str, str]]()
+    boards = list[Files]()
     folders: dict[Path, list[Path]] = {}
     for path in map(Path, folder_trees.files(root)):
         if path.suffix == ".wandb":
@@ -60,11 +67,13 @@ def find(root: Path) -> list[Files]:
         elif "tfevents" in path.name:
             above = next((e for e in reversed(path.parents) if e in folders), path.parent)
             folders.setdefault(above, []).append(path)
-    boards = []
+        elif path.suffix == ".db" and path.with_suffix(".lock").exists():
+            for run in run_names(path):
+                name = _name(f"trackio-{path.stem}-{run}", _digest(path, run))
+                boards.append(Files(name, path, [path], run))
     for folder in sorted(folders):
-        digest = hashlib.sha256(str(folder.resolve()).encode(errors="replace")).hexdigest()[:8]
         relative = str(folder.relative_to(root)) if folder != root else folder.resolve().name
-        boards.append(Files(_name(relative, digest), folder, sorted(folders[folder])))
+        boards.append(Files(_name(relative, _digest(folder)), folder, sorted(folders[folder])))
     several = []
     for (run, _), paths in wandb.items():
         paths.sort(key=lambda path: path.parent.name.removeprefix("offline-"))
@@ -83,26 +92,34 @@ def parts(files: Files) -> Iterator[Run]:
 
 def _read(files: Files) -> Run:
     """Files that cannot be read are ``damage``."""
-    points = list[bytes]()
+    points, last = list[bytes](), list[bytes]()
+    several = list[Sequence[Any]]()
     values: dict[str, str] = {}
     times = list[float]()
     damage = ""
     prefixes = Prefixes()
     prefixes.of_folder(0, files.source)
+    tags: dict[Path, set[str]] = {}
     wandb: WandbFile | None = None
     for path in files.paths:
         reader: Reader
         if path.suffix == ".wandb":
             reader = wandb = WandbFile(path.resolve())
             prefix = ""
+        elif path.suffix == ".db":
+            reader, prefix = TrackioFile(path.resolve(), run=files.run), ""
         else:
-            reader, prefix = EventFile(path.resolve()), prefixes.of_folder(0, path.parent)
+            reader = EventFile(path.resolve(), tags=tags.setdefault(path.parent, set()))
+            prefix = prefixes.of_folder(0, path.parent)
         try:
-            for part in reader.read(is_last=True):
+            for is_last, part in _read_twice(reader):
                 times += [point.at for point in part.points if point.at > 0]
                 values |= {prefix + name: value for name, value in part.parameters.items()}
-                rows = [[prefix + name, None, step, at, v] for name, step, at, v in part.points]
-                points += lines(rows, reader.bad)
+                rows = [(prefix + name, None, step, at, v) for name, step, at, v in part.points]
+                if len(files.paths) > 1:
+                    several += rows
+                else:
+                    (last if is_last else points).extend(lines(rows, reader.bad, 1))
             wrong = reader.damage or reader.bad.message()
             if isinstance(reader, EventFile) and not reader.offset:
                 wrong = _EMPTY
@@ -110,10 +127,15 @@ def _read(files: Files) -> Run:
             wrong = (error.strerror or str(error)).lower()
         if wrong and not damage:
             damage = f"{path.name}: {wrong}" if path.parent == files.source else wrong
+    # What is logged later to one of several files follows what all have now.
+    several.sort(key=itemgetter(3))
+    points += lines(several, BadRows(), 1)
     source = files.source if files.source.exists() else files.source.parent  # a broken link
     at = source.stat().st_mtime
     began, ended = min(times, default=at), max(times, default=at)
     title, project, code = files.source.name, files.source.parent.name, None
+    if files.run:
+        title, project = files.run, files.source.stem
     if wandb is not None:
         title, project = wandb.run or title, wandb.project or "wandb"
         began, code = wandb.began or began, wandb.exit_code
@@ -122,7 +144,18 @@ def _read(files: Files) -> Run:
     is_cut = wandb is not None and code is None
     if is_cut and damage.startswith(CUT_OFF):
         damage = ""  # it is no more than that
-    return Run(title, project, began, max(began, ended), code, is_cut, values, points, damage)
+    return Run(title, project, began, max(began, ended), code, is_cut, values, points, last, damage)
+
+
+def _read_twice(reader: Reader) -> Iterator[tuple[bool, Reading]]:
+    """Each part, and whether it counts only when the run is over."""
+    for is_last in (False, True):
+        for part in reader.read(is_last=is_last):
+            yield is_last, part
+
+
+def _digest(path: Path, run: str = "") -> str:
+    return hashlib.sha256(f"{path.resolve()}{run}".encode(errors="replace")).hexdigest()[:8]
 
 
 def _name(text: str, end: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +24,20 @@ _HEAD, _TAIL = 12, 4
 _PACKED = {1: "f", 2: "d", 3: "i", 9: "q", 19: "e"}
 _VALUES = {5: "f", 6: "d"}
 _STRING = 7
+# SessionLog's status.
+_START = 1
 _HPARAMS = "_hparams_/session_start_info"
 _TEXT = "/text_summary"
 _SUFFIXES = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg", b"GIF8": ".gif", b"RIFF": ".webp"}
 
 
 class EventFile:
-    """Implements ``Reader``. ``offset``: the end of the records read so far."""
+    """Implements ``Reader``. ``offset``: the end of the records read so far. ``tags``: those that
+    the files of its folder have so far, which a restart with a `purge_step` is about."""
 
-    def __init__(self, path: Path, below: Path | None = None) -> None:
+    def __init__(self, path: Path, below: Path | None = None, tags: set[str] | None = None) -> None:
         self._path, self._below, self.offset = path, below, 0
+        self._tags = set[str]() if tags is None else tags
         self.damage, self.bad = "", BadRows()
 
     def read(self, is_last: bool = False) -> Iterator[Reading]:
@@ -68,8 +72,9 @@ class EventFile:
                 self.damage = f"damaged at byte {self.offset + at}"
                 break
             with self.bad.counted():
-                _event(data[at + _HEAD : end], part)
+                _event(data[at + _HEAD : end], part, self._tags)
             at = end + _TAIL
+        self._tags.update(point.name for point in part.points)
         self.offset += at
         return part
 
@@ -86,7 +91,7 @@ def _is_length(head: bytes) -> bool:
     return masked == int.from_bytes(head[8:], "little")
 
 
-def _event(event: bytes, part: Reading) -> None:
+def _event(event: bytes, part: Reading, tags: Iterable[str]) -> None:
     at, step = 0.0, 0
     summaries = []
     for number, content in all_fields(event):
@@ -96,6 +101,9 @@ def _event(event: bytes, part: Reading) -> None:
             at = struct.unpack("<d", content)[0]
         elif number == 5:
             summaries.append(content)
+        elif number == 7 and (1, _START) in all_fields(content):
+            tags = {*tags, *(point.name for point in part.points)}
+            part.points.extend(Point(tag, step, at, None) for tag in sorted(tags))
     for summary in summaries:
         for number, value in fields(summary):
             if number == 1:

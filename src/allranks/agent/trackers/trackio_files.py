@@ -14,19 +14,24 @@ from allranks.agent.trackers.readings import PIECE, BadRows, Image, Point, Readi
 
 # Rows in one part, and configurations.
 _ROWS, _RUNS = 5000, 10_000
-_METRICS = """
-    SELECT rowid, timestamp, run_name, step, metrics FROM metrics WHERE rowid > ? ORDER BY rowid"""
+_METRICS = f"""
+    SELECT rowid, timestamp, run_name, step, metrics FROM metrics
+    WHERE rowid > ? AND run_name = coalesce(?, run_name) ORDER BY rowid LIMIT {_ROWS}"""
+_NAMES = f"SELECT DISTINCT run_name FROM metrics ORDER BY run_name LIMIT {_RUNS}"
 _CONFIGS = f"SELECT run_name, config FROM configs ORDER BY rowid LIMIT {_RUNS}"
 # As Trackio writes what JSON lacks.
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 class TrackioFile:
-    """Implements ``Reader``, for what was logged from ``since`` on, in seconds since the epoch."""
+    """Implements ``Reader``, for what was logged from ``since`` on, in seconds since the epoch, by
+    one run or all."""
 
-    def __init__(self, path: Path, since: float = 0.0, below: Path | None = None) -> None:
+    def __init__(
+        self, path: Path, since: float = 0.0, below: Path | None = None, run: str | None = None
+    ) -> None:
         self._path, self._since, self._last = path, since, 0
-        self._below = below or path.parent
+        self._below, self._run = below or path.parent, run
         self._stamp: object = None
         self._configs: dict[str, Any] = {}
         self.damage, self.bad = "", BadRows()
@@ -47,12 +52,16 @@ class TrackioFile:
         try:
             with connected(self._path, self._below) as database:
                 for run, config in database.execute(_CONFIGS):
-                    if self._configs.get(run) != config:
+                    if self._configs.get(run) != config and self._run in (None, run):
                         self._configs[run] = config
                         yield Reading([], self._parameters(config), [], str(run))
-                while rows := list(_some(database.execute(_METRICS, [self._last]))):
-                    self._last = rows[-1][0]
-                    yield from self._parts(rows)
+            while True:  # each time anew: a use may take a second
+                with connected(self._path, self._below) as database:
+                    rows = list(_some(database.execute(_METRICS, [self._last, self._run])))
+                if not rows:
+                    break
+                self._last = rows[-1][0]
+                yield from self._parts(rows)
         except sqlite3.Error as error:
             # Else it is being made or locked, or another program's.
             if is_last and "no such" not in str(error):
@@ -93,13 +102,26 @@ class TrackioFile:
         return parameters
 
 
+def run_names(path: Path) -> list[str]:
+    """The runs of a database, which may be another program's: none then."""
+    import sqlite3  # lazy: few folders have such a file
+
+    from allranks.agent.trackers.job_database import connected  # lazy: as above
+
+    try:
+        with connected(path, path.parent) as database:
+            return [str(name) for (name,) in database.execute(_NAMES)]
+    except (OSError, sqlite3.Error):
+        return []
+
+
 def _some(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     """The first rows, of bounded size."""
     size = 0
-    for number, row in enumerate(rows, 1):
+    for row in rows:
         yield row
-        size += len(str(row[-1]))
-        if number >= _ROWS or size > PIECE:
+        size += len(row[-1]) if isinstance(row[-1], str | bytes) else 0
+        if size > PIECE:
             return
 
 

@@ -22,7 +22,8 @@ def fold(job: Job, event: Event) -> Job:
     if event.data.get("about") == LEFTOVERS:
         job = job._replace(leftovers=str(event.data.get("message", "")))
     if job.status in TERMINAL:
-        is_imported = event.kind is Kind.FINISHED and event.attempt > job.attempt
+        # Of a run that goes on elsewhere.
+        is_imported = event.kind is Kind.FINISHED and event.data.get("is_imported")
         return _finished(job, event) if is_imported else job
     if event.kind is Kind.CANCEL_ASKED:
         # Of the whole job, whatever launch the user had in mind.

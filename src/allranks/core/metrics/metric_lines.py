@@ -1,7 +1,8 @@
 """The lines of files of points, which ranks and agents write and the server records.
 
 A line of a rank is JSON: {"points": [[NAME, RANK, STEP, SECONDS SINCE THE EPOCH, VALUE]]}, with
-null for the step after the last one, or
+null for the step after the last one, or for the value to delete the series' points before it from
+that step on, or
 {"tags": {KEY: VALUE}} or {"parameters": {NAME: VALUE}}, or several of them. Ranks write them, so
 any line may be damaged.
 """
@@ -21,9 +22,10 @@ _MAX_NAME = 255
 _DAMAGED = (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError)
 
 # A series of a file, (name, rank, GPU), the last two None for the node; and a point, (step, at,
-# value). Plain tuples, because there are hundreds of thousands.
+# value), or without a value what deletes those before it. Plain tuples, because there are hundreds
+# of thousands.
 Key = tuple[str, int | None, int | None]
-Row = tuple[int | None, float, float]
+Row = tuple[int | None, float, float | None]
 
 
 class MetricLine(NamedTuple):
@@ -100,7 +102,8 @@ def read_point(data: Any) -> tuple[Key, Row] | None:
         name, rank, step, at, value = data
         if step is not None and not is_step(step := int(step)):
             return None
-        return (series_name(name), _index(rank), None), (step, timestamp(at), float(value))
+        number = None if value is None and step is not None else float(value)
+        return (series_name(name), _index(rank), None), (step, timestamp(at), number)
     except _DAMAGED:
         return None
 

@@ -20,7 +20,8 @@ from allranks.store.jobs.new_job import NewJob, Outcome
 from allranks.store.key_values import read_once
 from allranks.store.metric_points import Source
 
-_SOURCE = "allranks.imported_from"
+# What a job was read from; and that its points are sent one to a line, so that more can follow.
+_SOURCE, _LINES = "allranks.imported_from", "allranks.imported_lines"
 _Time = Annotated[float, Field(ge=0, lt=1e11)]
 
 
@@ -28,7 +29,7 @@ class ImportedRun(BaseModel, extra="forbid"):
     """A run that ended elsewhere; times in seconds since the epoch. ``source`` is the file or
     folder that it was read from, of the first part if it was resumed; ``attempt`` numbers the
     parts. ``lines``: points as in ALLRANKS_METRICS_FILE, which start at the byte ``offset`` of all
-    of them."""
+    of them, or of those in the run's summary only."""
 
     name: str
     experiment: str
@@ -43,6 +44,7 @@ class ImportedRun(BaseModel, extra="forbid"):
     attempt: Annotated[int, Field(ge=1, le=10_000)] = 1
     lines: str = ""
     offset: Count = 0
+    is_summary: bool = False
 
 
 class ImportedRuns(BaseModel, extra="forbid"):
@@ -72,10 +74,7 @@ def add(body: ImportedRuns, services: ServicesDep, who: Who) -> list[ImportedJob
     for run in body.runs:
         rows[run.name] = _resumed(run, rows[run.name], services)
     sizes = services.points.add_from_agents(
-        [
-            (Source(rows[run.name].id, run.attempt, 0, "trackers"), run.offset, run.lines.encode())
-            for run in body.runs
-        ]
+        [(_feed(run, rows[run.name]), run.offset, _lines(run, rows[run.name])) for run in body.runs]
     )
     services.annotations.add_parameters(
         {rows[run.name].id: run.parameters for run in body.runs if run.parameters}
@@ -86,13 +85,23 @@ def add(body: ImportedRuns, services: ServicesDep, who: Who) -> list[ImportedJob
     ]
 
 
+def _feed(run: ImportedRun, row: JobRow) -> Source:
+    return Source(row.id, run.attempt, 0, "logged" if run.is_summary else "trackers")
+
+
+def _lines(run: ImportedRun, row: JobRow) -> bytes:
+    """None for a job that has them in other lines, imported by an earlier version."""
+    return run.lines.encode() if _LINES in row.spec["properties"] else b""
+
+
 def _resumed(run: ImportedRun, row: JobRow, services: Services) -> JobRow:
-    """The job after a later part: it has ended as that did."""
-    if run.attempt <= row.record.attempt:
-        return row
+    """The job after a later part, or after more of its last one: it has ended as that did."""
     outcome = _outcome(run)
+    is_same = (row.record.status, row.ended_at) == (outcome.status, outcome.ended)
+    if run.attempt < row.record.attempt or (run.attempt == row.record.attempt and is_same):
+        return row
     end = {"exit_code": outcome.exit_code, "error": outcome.error}
-    result = {"status": str(outcome.status), **end}
+    result = {"status": str(outcome.status), "is_imported": True, **end}
     event = Event(Kind.FINISHED, outcome.ended, attempt=run.attempt, data=result)
     saved = services.records.apply(row, [event], ended_at=outcome.ended, **end)
     if saved is None:
@@ -106,7 +115,7 @@ def _job(run: ImportedRun, services: Services, who: Person) -> NewJob:
         "command": f": ran elsewhere, imported from {run.source}",
         "experiment_name": run.experiment,
         "display_name": run.display_name,
-        "properties": {_SOURCE: run.source},
+        "properties": {_SOURCE: run.source, _LINES: "1"},
     }
     made = plan(
         Submission(spec),
