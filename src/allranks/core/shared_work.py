@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
 CONNECTIONS = 4
@@ -13,6 +13,7 @@ CONNECTIONS = 4
 _BEAT, _END = 0.1, 2.0
 
 Unit = TypeVar("Unit", contravariant=True)
+Item = TypeVar("Item")
 
 
 class Interrupted(Exception):
@@ -72,3 +73,28 @@ class Shared(Generic[Unit]):
             except IndexError:  # another thread took the last one
                 return
             worker.do(unit)
+
+
+def packs(
+    items: Iterable[Item], size: Callable[[Item], int], most: int, count: int
+) -> Iterator[list[Item]]:
+    """The items in their order, in packs of at most ``count``, and of ``most`` bytes unless one
+    alone has more."""
+    pack, total = list[Item](), 0
+    for item in items:
+        if pack and (total + size(item) > most or len(pack) == count):
+            yield pack
+            pack, total = [], 0
+        pack.append(item)
+        total += size(item)
+    if pack:
+        yield pack
+
+
+def large_first(
+    items: Sequence[Item], size: Callable[[Item], int], small: int, most: int, count: int
+) -> Iterator[list[Item]]:
+    """Items of more than ``small`` bytes, one by one; then the others in packs."""
+    large = [item for item in items if size(item) > small]
+    yield from ([item] for item in sorted(large, key=size, reverse=True))
+    yield from packs([item for item in items if size(item) <= small], size, most, count)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from allranks.agent.data.file_entry import FileEntry
-from allranks.agent.data.from_server import _IntoFiles, _NotWritten, _Piece
+from allranks.agent.data.from_server import _IntoFiles, _Piece
+from allranks.agent.data.into_file import NotWritten
 
 
 def piece(name: str, offset: int, size: int) -> _Piece:
@@ -33,6 +34,6 @@ def test_a_cut_and_a_disk_that_cannot_be_written_are_different_errors(tmp_path: 
     (tmp_path / "a").touch()
     with pytest.raises(ConnectionError):
         into(tmp_path, piece("a", 0, 8)).read(io.BytesIO(b"1234"))
-    with pytest.raises(_NotWritten) as caught:
+    with pytest.raises(NotWritten) as caught:
         into(tmp_path, piece("gone", 0, 8)).read(io.BytesIO(b"12345678"))
     assert isinstance(caught.value.error, FileNotFoundError)

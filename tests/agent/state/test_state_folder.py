@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allranks.agent.state import state_folder as state
-from allranks.agent.state import transfer
+from allranks.agent.state import sync, transfer
 from allranks.agent.state.state_folder import State, state_folder
 from allranks.agent.state.sync import Sync
 from allranks.agent.state.torn_files import Deaths
@@ -512,6 +512,48 @@ def test_two_send_the_same_large_file_at_once(server, nodes):
     assert len(server.contents()) == 1
     settle(*nodes)
     assert nodes[0].files() == nodes[1].files() == {"f": content}
+
+
+@pytest.mark.medium
+def test_a_large_content_is_sent_once_and_goes_both_ways_in_pieces(server, nodes, monkeypatch):
+    a, b = nodes
+    content = random.Random(3).randbytes((9 << 20) + 5)
+    for name in ("last", "step-9", "best"):
+        (a.shared / name).write_bytes(content)
+    call, sent, received = server.call, [], []
+
+    def counted(method, path, body=None, **more):
+        reply = call(method, path, body, **more)
+        if "/contents/" in path:
+            (sent if method == "PUT" else received).append(len(reply.body))
+        return reply
+
+    monkeypatch.setattr(server, "call", counted)
+    a.save()
+    assert len(sent) == 1
+    b.sync_now()
+    assert b.files() == dict.fromkeys(("last", "step-9", "best"), content)
+    assert received == [8 << 20, (1 << 20) + 5]  # 0.1.0 sends less at once, too
+
+
+def test_entries_are_committed_while_contents_are_sent(server, nodes, monkeypatch):
+    a, _ = nodes
+    monkeypatch.setattr(sync, "_COMMIT_SECONDS", 0.0)
+    (a.shared / "small").write_text("1")
+    (a.shared / "large").write_bytes(bytes(2 * PIECE))
+    call, large = server.call, threading.Event()
+
+    def slow(method, path, body=None, **more):
+        if "/contents/" in path:
+            assert large.wait(10)
+        if path.endswith("/sync") and b'"shared/small"' in body:
+            large.set()
+        return call(method, path, body, **more)
+
+    monkeypatch.setattr(server, "call", slow)
+    os.utime(a.shared / "large")  # changed last
+    a.save()
+    assert [*server.state.entries()] == ["shared/small", "shared/large"]
 
 
 def test_a_checkpoint_that_another_removed_at_the_end_holds_nobody_up(server, nodes):

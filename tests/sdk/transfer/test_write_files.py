@@ -10,7 +10,6 @@ import pytest
 
 from allranks.api.routes import Route
 from allranks.errors import NotFound, ServerError
-from allranks.sdk.transfer import download as download_module
 from allranks.sdk.transfer.download import download
 from allranks.sdk.transfer.write_files import beside, checked, destination, is_there, place_link
 
@@ -192,17 +191,6 @@ def test_an_output_that_the_job_has_not_got(tmp_path, output):
     server = Told(["named-outputs/o/x"])
     with pytest.raises(NotFound, match="has no output"):
         download(lambda: server, "j", tmp_path, output=output)  # type: ignore[arg-type,return-value]
-
-
-def test_what_travels_together():
-    wanted = [
-        download_module.Entry(f"{n:03}", size, TIME, f"{n:03}", "p")
-        for n, size in enumerate([0] * 300 + [1 << 20] * 5 + [(1 << 20) + 1, 1 << 30])
-    ]
-    units = list(download_module._units(wanted))
-    assert [len(unit) for unit in units] == [1, 1, 128, 128, 46, 2, 1]
-    assert [unit[0].size for unit in units[:2]] == [1 << 30, (1 << 20) + 1]
-    assert sorted(each for unit in units for each in unit) == wanted
 
 
 def test_links_stay_inside_and_take_the_place_of_links_alone(tmp_path: Path) -> None:

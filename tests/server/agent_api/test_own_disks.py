@@ -33,6 +33,7 @@ from allranks.errors import NotFound
 from allranks.folder_trees import write_file
 from allranks.server.agent_api import input_routes
 from allranks.server.agent_api.input_routes import Reach
+from allranks.server.http import file_piece
 from allranks.settings import Home
 from allranks.statuses import SharedHome
 from tests.server.serving import FAKE, Served, Target, held_to, served
@@ -643,7 +644,7 @@ def test_inputs_are_served_from_stores_alone_and_never_through_links(
     (data / "a").write_bytes(large)
     row = node.send("GET", "input/d").json()["files"][0][:3]
     for uses_sendfile in (True, False):  # as over TLS
-        monkeypatch.setattr(input_routes, "_can_sendfile", lambda _, it=uses_sendfile: it)
+        monkeypatch.setattr(file_piece, "_can_sendfile", lambda _, it=uses_sendfile: it)
         for start in (0, 7):
             piece = [[*row, start, len(large) - 9]]
             told = node.send("POST", "input/d", json=piece).content

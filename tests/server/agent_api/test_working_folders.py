@@ -6,18 +6,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from allranks.agent.state.sync import Sync
 from allranks.agent.state.torn_files import Deaths
-from allranks.agent.state.transfer import StateClient
+from allranks.agent.state.transfer import Damaged, StateClient
+from allranks.agent.state.tree import Tree
 from allranks.agent.state.working_folder import OtherSet, WorkSync, WorkTree
 from allranks.agent.transport.identity import AgentIdentity
 from allranks.agent.transport.link import ServerAddress
 from allranks.core.data.working_set import ABOUT, FILES, About
+from allranks.server.http import file_piece
 from allranks.statuses import SharedHome
 from tests.server.agent_api.test_own_disks import OWN, Client, Nodes, can_hide, job_of, submit
 from tests.server.serving import served
@@ -224,6 +228,35 @@ def test_a_list_that_its_node_replaces_while_it_is_fetched_is_fetched_again(tmp_
         assert of.changes().launch == 2
         assert next(launches, 0) == 0
         of.close()
+        client.close()
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("uses_sendfile", [True, False])
+def test_a_large_file_comes_as_it_was_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uses_sendfile: bool
+):
+    monkeypatch.setattr(file_piece, "_can_sendfile", lambda _: uses_sendfile)
+    data = random.Random(1).randbytes((17 << 20) + 5)
+    with served(tmp_path / "home", OWN) as server:
+        submit(server, "true", 1)
+        address = ServerAddress(server.url, server.auth.agent_token("j", 1))
+        client = StateClient(address, 0, lambda: None)
+        tree = Tree(tmp_path / "state", ("shared",))
+        tree.make()
+        (tree.root / "shared" / "file").write_bytes(data)
+        sync = Sync(tree, client, 0, print)
+        while sync.sync_once(end=True):
+            pass
+        entry = sync._head["shared/file"]
+        client.fetch(tree.downloads, [entry])
+        assert (tree.downloads / entry.sha256).read_bytes() == data
+        (content,) = (tmp_path / "home").glob(f"states/*/*/content/{entry.sha256}")
+        content.chmod(0o600)
+        os.truncate(content, 16 << 20)
+        (tree.downloads / entry.sha256).unlink()
+        with pytest.raises(Damaged):
+            client.fetch(tree.downloads, [entry])
         client.close()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import threading
@@ -14,22 +13,26 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from allranks.agent.data.file_entry import Changed, FileEntry, Report
 from allranks.agent.data.input_request import InputRequest
+from allranks.agent.data.into_file import (
+    LARGEST_PIECE,
+    SENDFILE_FROM,
+    SLICE,
+    IntoFile,
+    NotWritten,
+    of_this_disk,
+)
 from allranks.agent.transport.link import ServerAddress
+from allranks.core.shared_work import packs
 from allranks.errors import AllranksError, Conflict, NotFound, Passing, Unreachable
-from allranks.http_client import Client, Into, Reply, fill
+from allranks.http_client import Client, Into, Reply
 
 if TYPE_CHECKING:
     from allranks.api.agents import InputListing
 
-# The most bytes in one request for several files, and for a piece of a single one.
-_PIECE, LARGEST_PIECE = 8 << 20, 16 << 20
+# The most bytes in one request for several files.
+_PIECE = 8 << 20
 # The most files in one request, and the most requests at once.
 _COUNT, _STREAMS = 1000, 4
-# Bytes that are received before they are written: they are still in the processor's cache, then.
-_SLICE = 1 << 20
-# From this size on a server without TLS lets its kernel send a piece without a copy: what arrives
-# may have been written after the server looked at the file.
-SENDFILE_FROM = 1 << 20
 # Seconds for an answer: the disk of the server's home may be busy.
 _TIMEOUT = 60.0
 # Seconds between calls to a server that does not answer.
@@ -57,36 +60,14 @@ class _IntoFiles:
                 self._write(file, piece)
 
     def _write(self, file: BufferedIOBase, piece: _Piece) -> None:
-        at, end = piece.offset, piece.offset + piece.size
         path = f"{self._folder}/{piece.file.name}"
         is_whole = piece.size == piece.file.size
-        with _of_this_disk():
+        with of_this_disk():
             out = _new(path) if is_whole else os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
-            while at < end:
-                some = self._buffer[: end - at]
-                fill(file, some)
-                with _of_this_disk():
-                    while some:
-                        written = os.pwrite(out, some, at)
-                        at, some = at + written, some[written:]
+            IntoFile(out, piece.offset, piece.size, self._buffer).read(file)
         finally:
             os.close(out)
-
-
-class _NotWritten(Exception):
-    """An ``error`` of this disk, which is none of the connection."""
-
-    def __init__(self, error: OSError) -> None:
-        self.error = error
-
-
-@contextlib.contextmanager
-def _of_this_disk() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise _NotWritten(error) from None
 
 
 class InputServer:
@@ -186,7 +167,7 @@ class ServerInput:
             def get(pieces: Sequence[_Piece]) -> None:
                 if not hasattr(clients, "own"):
                     clients.own = self._server.client()
-                    clients.buffer = memoryview(bytearray(_SLICE))
+                    clients.buffer = memoryview(bytearray(SLICE))
                     opened.append(clients.own)
                 self._get(clients.own, clients.buffer, pieces, folder)
                 whole = list[FileEntry]()
@@ -241,7 +222,7 @@ class ServerInput:
                 raise Changed(self.request.name)
         except Conflict as error:
             raise Changed(str(error)) from None
-        except _NotWritten as failure:
+        except NotWritten as failure:
             raise failure.error from None
 
     def _complete(self, item: FileEntry, folder: Path) -> None:
@@ -285,15 +266,9 @@ def _is_there(item: FileEntry, folder: Path, done: set[tuple[str, str]]) -> bool
 
 def _requests(files: Sequence[FileEntry]) -> Iterator[list[_Piece]]:
     """All bytes of all files in their order, in groups for one request each."""
-    group, size = list[_Piece](), 0
-    for file in files:
-        offsets = range(0, file.size, LARGEST_PIECE) if file.size else (0,)
-        for offset in offsets:
-            piece = _Piece(file, offset, min(LARGEST_PIECE, file.size - offset))
-            if group and (size + piece.size > _PIECE or len(group) == _COUNT):
-                yield group
-                group, size = [], 0
-            group.append(piece)
-            size += piece.size
-    if group:
-        yield group
+    pieces = (
+        _Piece(file, offset, min(LARGEST_PIECE, file.size - offset))
+        for file in files
+        for offset in (range(0, file.size, LARGEST_PIECE) if file.size else (0,))
+    )
+    return packs(pieces, lambda piece: piece.size, _PIECE, _COUNT)

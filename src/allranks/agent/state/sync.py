@@ -8,20 +8,13 @@ from __future__ import annotations
 
 import errno
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import NamedTuple
 
 from allranks.agent.state.torn_files import Deaths, Left, left, set_aside
-from allranks.agent.state.transfer import (
-    SMALL,
-    Damaged,
-    Hashed,
-    LocalChange,
-    StateClient,
-    batches,
-)
+from allranks.agent.state.transfer import Damaged, Ended, LocalChange, StateClient
 from allranks.agent.state.tree import ChangedMeanwhile, FileState, Scan, Tree
 from allranks.agent.state.writers import Writers
 from allranks.core.amounts import size_text
@@ -29,8 +22,8 @@ from allranks.core.data import state_manifest, state_versions
 from allranks.core.data.state_manifest import Entry, Here, Todo, todo
 from allranks.errors import AllranksError, MissingCode
 
-# Bytes of small files kept in memory between hashing and sending.
-_MEMORY_SIZE = 32 << 20
+# Seconds between commits while contents are sent, and the most changes in one.
+_COMMIT_SECONDS, _MOST_CHANGES = 1.0, 2000
 # Rounds with incomplete files after which closed files count as complete, because some scripts
 # never stop writing.
 _MAX_WAITS = 4
@@ -81,8 +74,8 @@ class Sync:
         self._head: dict[str, Entry] = {}
         self._synced: dict[str, Synced] = {}
         self._last_scan: dict[str, FileState] = {}
-        # Hashes of files that the server has not accepted yet.
-        self._unsent: dict[str, Synced] = {}
+        # Hashed files that the server has not accepted yet.
+        self._unsent: dict[str, LocalChange] = {}
         self._damaged: set[str] = set()
         # Files that cannot be read, or that the server rejected, until they change.
         self._unsendable: dict[str, FileState] = {}
@@ -153,8 +146,7 @@ class Sync:
         scan = self._tree.scan()
         self._note_unsupported(scan)
         work = self._work(scan, end)
-        changes, torn = self._read_changes(work.send, scan.files)
-        sent = self._send(changes, [] if torn else work.deleted)
+        sent, torn = self._send(work.send, scan.files, work.deleted)
         same = not (work.send or work.deleted or work.later or work.writing)
         if ask or sent or (self.due and same):
             self._exchange([], same=same)
@@ -218,14 +210,16 @@ class Sync:
             for path in self._incomplete
         ]
         torn = {path: state for path, (_, state) in self._torn.items()}
-        hashed = self._hash(torn, torn, 0)
-        changes = [self._change(path, state, hashed) for path, state in torn.items()]
-        if not changes:
+        ended = Ended()
+        self._client.upload(self._tree, torn, self._unsent, ended)
+        for change in ended.values():
+            if isinstance(change, Exception):
+                raise change
+        if not ended:
             self._incomplete = []
             return messages
-        for batch in batches(changes):
-            self._client.upload(self._tree, batch)
-        place = self._client.keep_torn(self.attempt, [(c.path, c.entry) for c in changes])
+        entries = [(path, self._unsent[path].entry) for path in torn]
+        place = self._client.keep_torn(self.attempt, entries)
         still_torn = self._put_back(self._torn)
         for path, (before, state) in self._torn.items():
             age = (state.mtime_ns - before.mtime_ns) / 1e9
@@ -308,80 +302,68 @@ class Sync:
 
     # ------------------------------------------------------------ up
 
-    def _read_changes(
-        self, paths: Sequence[str], states: Mapping[str, FileState]
+    def _send(
+        self, paths: Sequence[str], states: Mapping[str, FileState], deleted: Sequence[str]
+    ) -> tuple[int, bool]:
+        """Send what lies at these paths: contents as it comes, entries in order, up to the first
+        file that is written to meanwhile; deletions last. Returns how many the server accepted, and
+        whether there is such a file."""
+        pending, ended = deque(paths), Ended()
+        sent, torn, due = 0, False, time.monotonic() + _COMMIT_SECONDS
+
+        def commit() -> bool:
+            nonlocal sent, torn, due
+            changes, is_torn = self._ready(pending, states, ended)
+            if changes:
+                sent += self._exchange(changes, same=False)
+            torn, due = torn or is_torn, time.monotonic() + _COMMIT_SECONDS
+            return bool(changes)
+
+        def progress() -> None:
+            if time.monotonic() >= due:
+                commit()
+
+        files = {path: states[path] for path in paths if states[path].what == "file"}
+        self._client.upload(self._tree, files, self._unsent, ended, progress)
+        while commit():
+            pass
+        if deleted and not torn:
+            sent += self._exchange([], sorted(deleted, reverse=True), same=False)
+        return sent, torn
+
+    def _ready(
+        self,
+        pending: deque[str],
+        states: Mapping[str, FileState],
+        ended: Ended,
     ) -> tuple[list[LocalChange], bool]:
-        """The changes of these paths in order, up to the first that is being written to; and
-        whether there is one."""
-        hashed = self._hash(paths, states, _MEMORY_SIZE)
-        to_send = list[LocalChange]()
-        for path in paths:
-            try:
-                change = self._change(path, states[path], hashed)
-            except ChangedMeanwhile:
-                return to_send, True
-            except OSError as error:
-                self._note_once(f"cannot read {path!r} of {self._name}: {error.strerror}")
-                if isinstance(error, PermissionError):
-                    self._unsendable[path] = states[path]
-                continue
-            head = self._head.get(path)
-            if head is not None and self._is_sent(change.entry, head):
-                self._synced[path] = Synced(head, change.state)
-            else:
-                to_send.append(change)
-        return to_send, False
+        """Take the changes off ``pending`` whose contents the server has; and whether a file is
+        being written to, for which all later ones wait."""
+        changes = list[LocalChange]()
+        while pending and len(changes) < _MOST_CHANGES:
+            path, state = pending[0], states[pending[0]]
+            change = ended.get(path) if state.what == "file" else _no_file(path, state)
+            if change is None:
+                break
+            pending.popleft()
+            if isinstance(change, ChangedMeanwhile):
+                pending.clear()
+                return changes, True
+            if isinstance(change, OSError):
+                self._note_once(f"cannot read {path!r} of {self._name}: {change.strerror}")
+                if isinstance(change, PermissionError):
+                    self._unsendable[path] = state
+            elif isinstance(change, LocalChange):
+                head = self._head.get(path)
+                if head is not None and self._is_sent(change.entry, head):
+                    self._synced[path] = Synced(head, state)
+                else:
+                    changes.append(change)
+        return changes, False
 
     def _is_sent(self, entry: Entry, head: Entry) -> bool:
         """Whether the server has that entry."""
         return entry.is_as(head)
-
-    def _hash(
-        self, paths: Iterable[str], states: Mapping[str, FileState], memory: int
-    ) -> Mapping[str, Hashed | Exception]:
-        """Hash those files that are not hashed yet, and keep small ones in ``memory``. Small files
-        are read first: they often refer to others and change often."""
-        files, keep = dict[str, FileState](), set[str]()
-        for path in sorted(paths, key=lambda path: states[path].size):
-            state, unsent = states[path], self._unsent.get(path)
-            if state.what == "file" and (unsent is None or unsent.state != state):
-                files[path] = state
-                if state.size <= min(SMALL, memory):
-                    keep.add(path)
-                    memory -= state.size
-        hashed = self._client.hash(self._tree, files, keep)
-        for path, read in hashed.items():
-            if isinstance(read, Hashed):
-                state = files[path]
-                entry = Entry("file", read.sha256, state.size, state.mtime_ns, state.mode)
-                self._unsent[path] = Synced(entry, state)
-        return hashed
-
-    def _change(
-        self, path: str, state: FileState, hashed: Mapping[str, Hashed | Exception]
-    ) -> LocalChange:
-        """Raises ChangedMeanwhile and OSError."""
-        if state.what != "file":
-            entry = Entry(state.what, mtime_ns=state.mtime_ns, target=state.target)
-            return LocalChange(path, state, entry)
-        read = hashed.get(path)
-        if isinstance(read, Exception):
-            raise read
-        return LocalChange(path, state, self._unsent[path].entry, read and read.data)
-
-    def _send(self, changes: Sequence[LocalChange], deleted: Sequence[str]) -> int:
-        """Send changes in order, in batches, and deletions last. Returns how many were accepted."""
-        sent = 0
-        for batch in batches(changes):
-            uploaded = self._client.upload(self._tree, batch)
-            # Later files wait for one that was written to meanwhile.
-            first = next((n for n, each in enumerate(batch) if each not in uploaded), len(batch))
-            sent += self._exchange(uploaded[:first], same=False)
-            if first < len(batch):
-                return sent
-        if deleted:
-            sent += self._exchange([], sorted(deleted, reverse=True), same=False)
-        return sent
 
     def _exchange(
         self,
@@ -498,6 +480,11 @@ class Sync:
         if message not in self._noted:
             self._noted.add(message)
             self._note(message)
+
+
+def _no_file(path: str, state: FileState) -> LocalChange:
+    entry = Entry(state.what, mtime_ns=state.mtime_ns, target=state.target)
+    return LocalChange(path, state, entry)
 
 
 _LISTS = {

@@ -7,26 +7,26 @@ import json
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar, cast
 
+from allranks.agent.data.into_file import LARGEST_PIECE, SLICE, IntoFile, NotWritten
 from allranks.agent.state.tree import ChangedMeanwhile, FileState, Tree
 from allranks.agent.transport.link import ServerAddress
 from allranks.core.data.state_manifest import Entry
-from allranks.core.shared_work import CONNECTIONS, Interrupted, Shared
+from allranks.core.shared_work import Interrupted, Shared, large_first, packs
 from allranks.errors import UsageError
 from allranks.http_client import Client, FilePart
 
 if TYPE_CHECKING:
     from allranks.api.agents import SyncAnswer
 
-# Files up to SMALL bytes share requests of about PIECE bytes. Larger ones are fetched in such
-# pieces, and sent in larger ones.
-SMALL, PIECE, _SENT = 1 << 20, 4 << 20, 16 << 20
-# Bytes, if of enough files for all connections, and number of changes that are uploaded before they
-# are committed.
-_BATCH_SIZE, _BATCH_COUNT = 64 << 20, 1000
+# Files up to SMALL bytes share requests of about PIECE bytes, and so many files at most. Larger
+# ones are sent in larger pieces.
+SMALL, PIECE, _FILES, _SENT = 1 << 20, 4 << 20, 1000, 16 << 20
 # Seconds to wait for a response: the disk of the server's home may be busy.
 _TIMEOUT = 60.0
 
@@ -34,19 +34,17 @@ _TIMEOUT = 60.0
 Unit = TypeVar("Unit")
 
 
-class Hashed(NamedTuple):
-    sha256: str
-    data: bytes | None
-
-
 class LocalChange(NamedTuple):
-    """A local change of a path: the file as seen, and its entry for the server. ``data``: the
-    content of a small file, if it is in memory."""
+    """A local change of a path: the file as seen, and its entry for the server."""
 
     path: str
     state: FileState
     entry: Entry
-    data: bytes | None = None
+
+
+# Files whose contents the server has by now, and what kept others from being read:
+# ChangedMeanwhile or OSError.
+Ended = dict[str, LocalChange | Exception]
 
 
 class Damaged(Exception):
@@ -75,19 +73,24 @@ class StateClient:
         for client in (self._client, *self._idle):
             client.close()
 
-    def _share(self, units: Iterable[Unit], move: Callable[[_Carrier, Unit], None]) -> None:
+    def _share(
+        self,
+        units: Iterable[Unit],
+        move: Callable[[_Carrier, Unit], None],
+        progress: Callable[[], None],
+    ) -> None:
         """Call ``move`` with each unit, in several threads with a connection each."""
         stop = threading.Event()
 
-        def carrier() -> _Worker[Unit]:
+        def carrier() -> _Carrier:
             try:
                 client = self._idle.pop()
             except IndexError:  # also if another thread took the last one
                 client = self._server.client(_TIMEOUT)
-            return _Worker(_Carrier(client, self._base, stop), move, self._idle.append)
+            return _Carrier(client, self._base, stop, move, self._idle.append)
 
         self.go_on()
-        Shared(units, stop).run(carrier, self.go_on)
+        Shared(units, stop).run(carrier, progress)
 
     def sync(self, request: Mapping[str, Any]) -> SyncAnswer:
         answer: SyncAnswer = self._client.json("POST", f"{self._base}/sync", request)
@@ -112,172 +115,237 @@ class StateClient:
 
     # ------------------------------------------------------------ up
 
-    def hash(
-        self, tree: Tree, paths: Mapping[str, FileState], keep: Set[str]
-    ) -> dict[str, Hashed | Exception]:
-        """The SHA-256 of files, and the content of those to ``keep``; or what kept it from being
-        read: ChangedMeanwhile or OSError."""
-        hashed = dict[str, Hashed | Exception]()
+    def upload(
+        self,
+        tree: Tree,
+        files: Mapping[str, FileState],
+        unsent: dict[str, LocalChange],
+        ended: Ended,
+        progress: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Send the contents of files that the server lacks; small ones first: they often refer to
+        others and change often. ``unsent`` has those that were hashed before, and receives others;
+        ``progress`` is called often."""
+        upload = _Upload(tree, files, unsent, ended)
+        small = [path for path in files if upload.is_small(path)]
+        large = [[path] for path in files if not upload.is_small(path)]
 
-        def read(carrier: _Carrier, several: Iterable[str]) -> None:
-            for path in several:
-                try:
-                    hashed[path] = carrier.hash(tree, path, paths[path], path in keep)
-                except (ChangedMeanwhile, OSError) as error:
-                    hashed[path] = error
-
-        self._share(_units({path: state.size for path, state in paths.items()}), read)
-        return hashed
-
-    def upload(self, tree: Tree, changes: Sequence[LocalChange]) -> list[LocalChange]:
-        """Upload the contents that the server lacks. Returns the changes without those of files
-        that were written to meanwhile."""
-        files = {c.entry.sha256: c for c in reversed(changes) if c.entry.what == "file"}
-        hashes = sorted(files)
-        lacks = self._client.json("POST", f"{self._base}/missing", hashes) if hashes else {}
-        torn = set[str]()
-
-        def send(carrier: _Carrier, sizes: Mapping[str, int]) -> None:
-            first, *others = (files[sha256] for sha256 in sizes)
-            if first.entry.size <= SMALL:
-                carrier.send_small(tree, [first, *others], torn.add)
-                return
-            try:
-                carrier.send_large(tree, first, lacks[first.entry.sha256])
-            except (ChangedMeanwhile, UsageError, OSError):
-                torn.add(first.entry.sha256)
+        def go_on() -> None:
+            self.go_on()
+            progress()
 
         self._share(
-            _units({sha256: each.entry.size for sha256, each in files.items() if sha256 in lacks}),
-            send,
+            [*packs(small, lambda path: files[path].size, PIECE, _FILES), *large],
+            lambda carrier, paths: carrier.send(upload, paths),
+            go_on,
         )
-        return [change for change in changes if change.entry.sha256 not in torn]
 
     # ------------------------------------------------------------ down
 
     def fetch(self, folder: Path, entries: Sequence[Entry]) -> None:
         """Download contents to a folder, each named by its hash. Raises Damaged, OSError."""
-        sizes = {entry.sha256: entry.size for entry in entries if entry.what == "file"}
-        here = {*os.listdir(folder)} if sizes else set[str]()
+        entries = [*{entry.sha256: entry for entry in entries if entry.what == "file"}.values()]
+        here = {*os.listdir(folder)} if entries else set[str]()
+        lacking = [entry for entry in entries if entry.sha256 not in here]
 
-        def fetch(carrier: _Carrier, sizes: Mapping[str, int]) -> None:
-            if wrong := carrier.fetch(folder, sizes):  # once more
-                wrong = carrier.fetch(folder, {sha256: sizes[sha256] for sha256 in wrong})
+        def fetch(carrier: _Carrier, some: Sequence[Entry]) -> None:
+            if wrong := carrier.fetch(folder, some):  # once more
+                wrong = carrier.fetch(folder, wrong)
             if wrong:
-                raise Damaged(wrong[0])
+                raise Damaged(wrong[0].sha256)
 
-        self._share(_units({sha: size for sha, size in sizes.items() if sha not in here}), fetch)
+        units = large_first(lacking, lambda entry: entry.size, SMALL, PIECE, _FILES)
+        self._share(units, fetch, self.go_on)
 
 
-class _Worker(Generic[Unit]):
-    """A worker of ``Shared``: calls ``move``, and in the end ``release`` with its connection."""
+class _Upload:
+    """The files of ``StateClient.upload``."""
 
     def __init__(
         self,
-        carrier: _Carrier,
-        move: Callable[[_Carrier, Unit], None],
-        release: Callable[[Client], None],
+        tree: Tree,
+        files: Mapping[str, FileState],
+        unsent: dict[str, LocalChange],
+        ended: Ended,
     ) -> None:
-        self._carrier, self._move, self._release = carrier, move, release
+        self._tree, self._files, self._unsent, self.ended = tree, files, unsent, ended
+        # The paths of each large content that a thread sends.
+        self._claims = dict[str, list[str]]()
+        self._lock = threading.Lock()
 
-    def do(self, unit: Unit) -> None:
-        self._move(self._carrier, unit)
+    def is_small(self, path: str) -> bool:
+        return self._files[path].size <= SMALL
 
-    def close(self) -> None:
-        self._release(self._carrier.client)
+    def reading(self, path: str) -> AbstractContextManager[BinaryIO]:
+        return self._tree.reading(path, self._files[path])
+
+    def known(self, path: str) -> LocalChange | None:
+        """The change of a file that was hashed before."""
+        change = self._unsent.get(path)
+        return change if change is not None and change.state == self._files[path] else None
+
+    def hashed(self, path: str, sha256: str) -> LocalChange:
+        state = self._files[path]
+        entry = Entry("file", sha256, state.size, state.mtime_ns, state.mode)
+        change = self._unsent[path] = LocalChange(path, state, entry)
+        return change
+
+    def claim(self, change: LocalChange) -> bool:
+        """Whether no other thread sends this content, which then ends this file, too."""
+        with self._lock:
+            paths = self._claims.setdefault(change.entry.sha256, [])
+            paths.append(change.path)
+            return len(paths) == 1
+
+    def end(self, path: str, error: Exception | None = None) -> None:
+        with self._lock:
+            change = self.known(path)
+            paths = self._claims.pop(change.entry.sha256, ()) if change is not None else ()
+            for each in {path, *paths}:
+                self.ended[each] = error or self._unsent[each]
 
 
 class _Carrier(NamedTuple):
-    """Reads, sends and fetches contents over a connection of its own, until ``stop``: then its
-    methods raise Interrupted."""
+    """A worker of ``Shared`` that calls ``move``, and in the end ``release`` with its connection.
+    Reads, sends and fetches contents until ``stop``: then its methods raise Interrupted."""
 
     client: Client
     base: str
     stop: threading.Event
+    move: Callable[[_Carrier, Any], None]
+    release: Callable[[Client], None]
+
+    def do(self, unit: object) -> None:
+        self.move(self, unit)
+
+    def close(self) -> None:
+        self.release(self.client)
 
     def go_on(self) -> None:
         if self.stop.is_set():
             raise Interrupted
 
-    def hash(self, tree: Tree, path: str, state: FileState, keep: bool) -> Hashed:
-        digest = hashlib.sha256()
-        pieces = list[bytes]()
-        with tree.reading(path, state) as file:
-            while piece := file.read(PIECE):
-                self.go_on()
-                digest.update(piece)
-                if keep:
-                    pieces.append(piece)
-        return Hashed(digest.hexdigest(), b"".join(pieces) if keep else None)
+    def send(self, upload: _Upload, paths: Sequence[str]) -> None:
+        """Send what the server lacks of a large file, or of small ones together."""
+        if upload.is_small(paths[0]):
+            self._send_small(upload, paths)
+            return
+        error: Exception | None = None
+        try:
+            with upload.reading(paths[0]) as file:
+                change = upload.known(paths[0]) or upload.hashed(paths[0], self._hash(file))
+                if not upload.claim(change):
+                    return
+                self._send_large(file, change.entry)
+        except (ChangedMeanwhile, OSError) as failure:
+            error = failure
+        except UsageError as failure:  # it is not what was hashed
+            error = ChangedMeanwhile(failure.message)
+        upload.end(paths[0], error)
 
-    def send_small(
-        self, tree: Tree, changes: Sequence[LocalChange], torn: Callable[[str], None]
-    ) -> None:
-        """Send contents together. ``torn`` receives the hashes of those that cannot be read."""
-        contents = dict[str, bytes]()
-        for change in changes:
-            try:
-                contents[change.entry.sha256] = _data(tree, change)
-            except (ChangedMeanwhile, OSError):
-                torn(change.entry.sha256)
-        self.go_on()
-        if contents:
-            head = json.dumps([[sha256, len(data)] for sha256, data in contents.items()])
-            body = b"".join([head.encode(), b"\n", *contents.values()])
+    def _send_small(self, upload: _Upload, paths: Sequence[str]) -> None:
+        contents, changes = dict[str, bytes](), list[LocalChange]()
+        for path in paths:
+            change = upload.known(path)
+            if change is None and (data := self._read(upload, path)) is not None:
+                change = upload.hashed(path, hashlib.sha256(data).hexdigest())
+                contents[change.entry.sha256] = data
+            if change is not None:
+                changes.append(change)
+        lacks = self._missing([change.entry.sha256 for change in changes])
+        for path, _, entry in changes:
+            lacking = entry.sha256 in lacks and entry.sha256 not in contents
+            if lacking and (data := self._read(upload, path)) is not None:
+                contents[entry.sha256] = data
+        sent = {sha256: data for sha256, data in contents.items() if sha256 in lacks}
+        if sent:
+            head = json.dumps([[sha256, len(data)] for sha256, data in sent.items()])
+            body = b"".join([head.encode(), b"\n", *sent.values()])
             self.client.call("PUT", f"{self.base}/contents", body)
+        for change in changes:
+            if change.path not in upload.ended:
+                upload.end(change.path)
 
-    def send_large(self, tree: Tree, change: LocalChange, have: int) -> None:
-        """Send one content in pieces, from what the server has of it on."""
-        sha256, size = change.entry.sha256, change.entry.size
-        with tree.reading(change.path, change.state) as file:
-            while True:
-                self.go_on()
-                query = f"offset={have}&size={size}"
-                path = f"{self.base}/contents/{sha256}?{query}"
-                # Send an empty piece even if all arrived: a killed server may not have finished it.
-                piece = FilePart(file, have, max(0, min(_SENT, size - have)))
-                reply = self.client.call("PUT", path, cast(BinaryIO, piece))
-                have = int(json.loads(reply.body)["have"])
-                if have >= size:
-                    break
-
-    def fetch(self, folder: Path, sizes: Mapping[str, int]) -> list[str]:
-        """Fetch a large content, or small ones together. Returns the hashes of those that arrived
-        damaged."""
+    def _read(self, upload: _Upload, path: str) -> bytes | None:
+        """The content of a small file; None if it cannot be read."""
         self.go_on()
-        ((sha256, size), *_) = sizes.items()
-        if size > SMALL:
-            return [] if self._fetch_large(folder, sha256, size) else [sha256]
-        body = json.dumps(list(sizes)).encode()
-        reply = self.client.call("POST", f"{self.base}/contents", body).body
-        head, _, rest = reply.partition(b"\n")
+        try:
+            with upload.reading(path) as file:
+                return file.read()
+        except (ChangedMeanwhile, OSError) as error:
+            upload.end(path, error)
+            return None
+
+    def _send_large(self, file: BinaryIO, entry: Entry) -> None:
+        """Send a content in pieces, from what the server has of it on."""
+        sha256, size = entry.sha256, entry.size
+        have = self._missing([sha256]).get(sha256)
+        while have is not None:
+            self.go_on()
+            # Send an empty piece even if all arrived: a killed server may not have finished it.
+            piece = FilePart(file, have, max(0, min(_SENT, size - have)))
+            path = f"{self.base}/contents/{sha256}?offset={have}&size={size}"
+            reply = self.client.call("PUT", path, cast(BinaryIO, piece))
+            have = int(json.loads(reply.body)["have"])
+            have = have if have < size else None
+
+    def _missing(self, hashes: Iterable[str]) -> dict[str, int]:
+        """Those contents that the server lacks, with the bytes that it has of them."""
+        lacks: dict[str, int] = {}
+        if asked := sorted({*hashes}):
+            lacks = self.client.json("POST", f"{self.base}/missing", asked)
+        return lacks
+
+    def _hash(self, file: BinaryIO) -> str:
+        digest, buffer = hashlib.sha256(), memoryview(bytearray(SLICE))
+        while size := file.readinto(buffer):  # type: ignore[attr-defined]
+            self.go_on()
+            digest.update(buffer[:size])
+        return digest.hexdigest()
+
+    def fetch(self, folder: Path, entries: Sequence[Entry]) -> list[Entry]:
+        """Fetch a large content, or small ones together. Returns those that arrived damaged."""
+        self.go_on()
+        if entries[0].size > SMALL:
+            return [entry for entry in entries if not self._fetch_large(folder, *entry[1:3])]
+        body = json.dumps([entry.sha256 for entry in entries]).encode()
+        head, _, rest = self.client.call("POST", f"{self.base}/contents", body).body.partition(
+            b"\n"
+        )
         at, wrong = 0, []
-        for sha256, size in json.loads(head):
+        for entry, (_, size) in zip(entries, json.loads(head), strict=True):
             data = rest[at : at + size]
             at += size
-            if hashlib.sha256(data).hexdigest() == sha256:
-                _write(folder, sha256, [data]).rename(folder / sha256)
+            if hashlib.sha256(data).hexdigest() == entry.sha256:
+                partial = _write(folder, entry.sha256, lambda file: file.write(data))  # noqa: B023
+                partial.rename(folder / entry.sha256)
             else:
-                wrong.append(sha256)
+                wrong.append(entry)
         return wrong
 
     def _fetch_large(self, folder: Path, sha256: str, size: int) -> bool:
         """Return whether it arrived undamaged."""
-        digest = hashlib.sha256()
+        digest, buffer = hashlib.sha256(), memoryview(bytearray(SLICE))
 
-        def pieces() -> Iterator[bytes]:
-            done = 0
-            while done < size:
+        def receive(file: BinaryIO) -> None:
+            at = 0
+            while at < size:
                 self.go_on()
-                query = f"offset={done}&size={min(PIECE, size - done)}"
-                data = self.client.call("GET", f"{self.base}/contents/{sha256}?{query}").body
-                if not data:
+                length = min(LARGEST_PIECE, size - at)
+                into = IntoFile(file.fileno(), at, length, buffer, digest.update)
+                path = f"{self.base}/contents/{sha256}?offset={at}&size={length}"
+                body = self.client.call("GET", path, into=into).body
+                if body:  # 0.1.0 sends less at once
+                    into.size = len(body)
+                    into.read(BytesIO(body))
+                if into.at == at:
                     return
-                digest.update(data)
-                done += len(data)
-                yield data
+                at = into.at
 
-        partial = _write(folder, sha256, pieces())
+        try:
+            partial = _write(folder, sha256, receive)
+        except NotWritten as failure:
+            raise failure.error from None
         if digest.hexdigest() != sha256:
             partial.unlink()
             return False
@@ -285,52 +353,14 @@ class _Carrier(NamedTuple):
         return True
 
 
-def _data(tree: Tree, change: LocalChange) -> bytes:
-    if change.data is not None:
-        return change.data
-    with tree.reading(change.path, change.state) as file:
-        return file.read()
-
-
-def _write(folder: Path, sha256: str, pieces: Sequence[bytes] | Iterator[bytes]) -> Path:
+def _write(folder: Path, sha256: str, write: Callable[[BinaryIO], object]) -> Path:
     """Write a file with a name of its own, and delete it if that fails: a thread that waited for
     the server may end after another has begun with the same content."""
     path = folder / f"{sha256}.{secrets.token_hex(4)}.part"
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            for piece in pieces:
-                file.write(piece)
+            write(file)
     except BaseException:
         path.unlink(missing_ok=True)
         raise
     return path
-
-
-def _units(sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """The contents, each large one alone and small ones together."""
-    bundle, total = dict[str, int](), 0
-    for sha256, size in sizes.items():
-        if size > SMALL:
-            yield {sha256: size}
-            continue
-        bundle[sha256] = size
-        total += size
-        if total > PIECE or len(bundle) == _BATCH_COUNT:
-            yield bundle
-            bundle, total = {}, 0
-    if bundle:
-        yield bundle
-
-
-def batches(changes: Iterable[LocalChange]) -> Iterator[list[LocalChange]]:
-    """The changes in groups that are uploaded before they are committed."""
-    batch, size = list[LocalChange](), 0
-    for change in changes:
-        batch.append(change)
-        size += change.entry.size
-        is_large = size > _BATCH_SIZE and len(batch) >= CONNECTIONS
-        if is_large or len(batch) >= _BATCH_COUNT:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch

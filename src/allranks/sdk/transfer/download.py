@@ -16,7 +16,7 @@ from allranks.core.data import kept_files
 from allranks.core.data.node_files import WRITTEN
 from allranks.core.data.state_manifest import stays_inside
 from allranks.core.job.file_addresses import address, downloaded
-from allranks.core.shared_work import Shared, Worker
+from allranks.core.shared_work import Shared, Worker, large_first
 from allranks.core.transfer_progress import OnProgress, Progress, unheard
 from allranks.errors import AllranksError, NotFound, ServerError
 from allranks.http_client import Client, shaped
@@ -339,7 +339,8 @@ def _fetched(
         files = len(there) + len(tally.done) + len(tally.gone)
         return Progress("", before + tally.size, whole, files, len(entries), tally.received)
 
-    Shared(_units(missing), stop).run(lambda: worker(tally, stop), lambda: progress(so_far()))
+    units = large_first(missing, lambda entry: entry.size, SMALL, _BUNDLE, _FILES)
+    Shared(units, stop).run(lambda: worker(tally, stop), lambda: progress(so_far()))
     gone = {entry.path for entry in tally.gone}
     return Fetched(
         files=[(folder / entry.target, entry.size) for entry in entries if entry.path not in gone],
@@ -384,18 +385,3 @@ def _target(path: str, attempts: int, output: str | None, everything: bool) -> s
         return path if path.startswith(f"named-outputs/{output}/") else None
     local = downloaded(path, attempts)
     return local if everything or local.startswith("artifacts/") else None
-
-
-def _units(missing: list[Entry]) -> Iterator[Unit]:
-    """Large files first, one by one; then small ones in bundles."""
-    large = [entry for entry in missing if entry.size > SMALL]
-    yield from ([entry] for entry in sorted(large, key=lambda entry: -entry.size))
-    bundle: Unit = []
-    for entry in (entry for entry in missing if entry.size <= SMALL):
-        size = sum(other.size for other in bundle) + entry.size
-        if bundle and (size > _BUNDLE or len(bundle) == _FILES):
-            yield bundle
-            bundle = []
-        bundle.append(entry)
-    if bundle:
-        yield bundle

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from allranks import settings
-from allranks.core.shared_work import Interrupted, Shared
+from allranks.core.shared_work import Interrupted, Shared, large_first
 from allranks.core.transfer_progress import OnProgress, Progress
 from allranks.errors import UsageError
 from allranks.sdk.upload.listing import Listing, Source, unreadable
 
 # A recently changed file may change again without new metadata: file systems have coarse clocks.
 _RECENT_SECONDS = 2.0
-# The files of a unit of work, and the bytes read at a time.
-_FILES, _PIECE = 256, 1 << 20
+# The files and bytes of a unit of work, and the bytes read at a time.
+_FILES, _PACK, _PIECE = 256, 16 << 20, 1 << 20
 # How often a file that changes is read.
 _TRIES = 3
 
@@ -64,7 +64,10 @@ class Digests:
 
         try:
             what = f"{listing.name}: reading"
-            Shared(_units(unknown), stop).run(reader, lambda: progress(Progress(what, done, total)))
+            units = large_first(
+                unknown, lambda source: source.status.st_size, _PIECE, _PACK, _FILES
+            )
+            Shared(units, stop).run(reader, lambda: progress(Progress(what, done, total)))
         finally:
             self._save(listing)
         now = {source.path: self._kept[source.path][-1] for source in unknown}
@@ -167,13 +170,6 @@ def changed(path: str) -> UsageError:
         where=os.fsencode(path).decode(errors="replace"),
         hint="wait until it is written, then run the same command again; what was sent is kept",
     )
-
-
-def _units(sources: Sequence[Source]) -> Iterator[Sequence[Source]]:
-    large = [source for source in sources if source.status.st_size > _PIECE]
-    yield from ([source] for source in sorted(large, key=lambda source: -source.status.st_size))
-    small = [source for source in sources if source.status.st_size <= _PIECE]
-    yield from (small[at : at + _FILES] for at in range(0, len(small), _FILES))
 
 
 def _stamp(status: os.stat_result) -> list[int]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar, cast
 from allranks.api import routes
 from allranks.core.amounts import counted, size_text
 from allranks.core.data.upload_manifest import File, Link, Manifest
-from allranks.core.shared_work import Interrupted, Shared
+from allranks.core.shared_work import Interrupted, Shared, large_first
 from allranks.core.transfer_progress import OnProgress, Progress, unheard
 from allranks.errors import Conflict, MissingData, ServerError, UsageError
 from allranks.http_client import Client, FilePart
@@ -219,7 +219,8 @@ class _Sending:
 
     def deliver(self, missing: Sequence[_Blob]) -> None:
         """Send what the server lacks."""
-        self._share([*_units(missing)], sum(blob.size for blob in missing))
+        units = [*large_first(missing, lambda blob: blob.size, _SMALL, _PACK, _FILES)]
+        self._share(units, sum(blob.size for blob in missing))
 
     def _share(self, units: Sequence[_Unread | Sequence[_Blob]], total: int) -> None:
         done, stop = 0, threading.Event()
@@ -430,20 +431,3 @@ def _matches(blob: _Blob, file: BinaryIO) -> bool:
     while piece := file.read(1 << 20):
         digest.update(piece)
     return digest.hexdigest() == blob.digest
-
-
-def _units(blobs: Sequence[_Blob]) -> Iterator[Sequence[_Blob]]:
-    """Large ones first, one by one; then small ones in packs."""
-    large = [blob for blob in blobs if blob.size > _SMALL]
-    yield from ([blob] for blob in sorted(large, key=lambda blob: -blob.size))
-    pack, size = list[_Blob](), 0
-    for blob in blobs:
-        if blob.size > _SMALL:
-            continue
-        if pack and (size + blob.size > _PACK or len(pack) == _FILES):
-            yield pack
-            pack, size = [], 0
-        pack.append(blob)
-        size += blob.size
-    if pack:
-        yield pack

@@ -14,7 +14,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,13 +26,14 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from allranks.agent.data import local_files
-from allranks.agent.data.from_server import LARGEST_PIECE, SENDFILE_FROM
+from allranks.agent.data.into_file import LARGEST_PIECE, SENDFILE_FROM
 from allranks.agent.data.local_digest import digest_of
 from allranks.core.data.state_manifest import is_path
 from allranks.errors import Conflict, NotFound, Passing, Unauthorized, UsageError
 from allranks.http_limits.header_limits import CONNECTION
 from allranks.server.agent_api.routes import PREFIX, readable, row_of, who
 from allranks.server.dependencies import Services
+from allranks.server.http.file_piece import FilePiece, read_ahead, stamp
 from allranks.server.http.request_text import parse
 from allranks.statuses import TERMINAL
 
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
 _MOST = 8 << 20
 # Bytes that are encrypted and sent at once: meanwhile the server answers nobody.
 _CHUNK = 1 << 20
-# Bytes of a large piece that are read at once: they stay in the processor's cache.
-_READ = 256 << 10
 # Seconds that a call waits for its turn, and for which it has one at most while a file is sent.
 _TURN, _LONGEST_TURN = 10.0, 1.0
 _MARK = re.compile(r"[0-9a-f]{32}")
@@ -121,68 +120,13 @@ async def pieces(request: Request) -> Response:
         with readable():
             pieces = _pieces(requested)
             if len(pieces) == 1 and pieces[0].size >= SENDFILE_FROM and CONNECTION in request.scope:
-                uses_sendfile = _can_sendfile(request.scope[CONNECTION].transport)
                 file = await run_in_threadpool(_opened_file, reach, pieces[0])
-                return _LargePiece(file, pieces[0], uses_sendfile, turn)
+                asyncio.get_running_loop().call_later(_LONGEST_TURN, turn.close)
+                return FilePiece(file, *pieces[0][1:], turn)
             return _Answer(await run_in_threadpool(_read, reach, pieces), turn)
     except BaseException:
         turn.close()
         raise
-
-
-def _can_sendfile(transport: asyncio.Transport) -> bool:
-    """Whether the kernel can send files to it: not over TLS."""
-    is_asyncio = isinstance(asyncio.get_running_loop(), asyncio.SelectorEventLoop)
-    return is_asyncio and transport.get_extra_info("sslcontext") is None
-
-
-class _LargePiece(Response):
-    """A large piece of a file. It takes its turn until it is sent, but not for as long as a slow
-    connection needs. ``uses_sendfile``: the kernel sends it, without a copy."""
-
-    def __init__(
-        self, file: io.FileIO, piece: _Piece, uses_sendfile: bool, turn: ExitStack
-    ) -> None:
-        size = {"content-length": str(piece.size)}
-        super().__init__(media_type="application/octet-stream", headers=size)
-        self._file, self._piece, self._uses_sendfile, self._turn = file, piece, uses_sendfile, turn
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        loop, connection, piece = asyncio.get_running_loop(), scope[CONNECTION], self._piece
-        loop.call_later(_LONGEST_TURN, self._turn.close)
-        connection.transport.set_write_buffer_limits(high=_READ)
-        with self._turn, self._file as file:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            sent = 0
-            if self._uses_sendfile:
-                with contextlib.suppress(OSError, RuntimeError):  # the node has gone
-                    sent = await loop.sendfile(connection.transport, file, piece.offset, piece.size)
-                connection.cycle.expected_content_length -= sent
-            else:
-                async for part in _parts(file, piece):
-                    await send({"type": "http.response.body", "body": part, "more_body": True})
-                    sent += len(part)
-            if sent == piece.size and await run_in_threadpool(_stamp, file.fileno()) == piece.stamp:
-                await send({"type": "http.response.body", "body": b""})
-            else:  # the node asks again, and is told if the file has changed
-                connection.transport.abort()
-                await asyncio.sleep(0)  # so that uvicorn knows
-
-
-async def _parts(file: io.FileIO, piece: _Piece) -> AsyncIterator[memoryview]:
-    """The bytes of the piece; less if the file is shorter. Others have their turn in between."""
-    at, end = piece.offset, piece.offset + piece.size
-    while at < end:
-        part = memoryview(bytearray(min(_READ, end - at)))
-        try:
-            size = os.preadv(file.fileno(), [part], at, os.RWF_NOWAIT)
-        except OSError:  # the kernel has it no longer
-            size = await run_in_threadpool(os.preadv, file.fileno(), [part], at)
-        if not size:
-            return
-        yield part[:size]
-        at += size
-        await asyncio.sleep(0)
 
 
 class _Answer(Response):
@@ -328,14 +272,11 @@ def _read(reach: Reach, pieces: Sequence[_Piece]) -> bytes:
 
 
 def _opened_file(reach: Reach, piece: _Piece) -> io.FileIO:
-    """The open file of a piece, which was read: the kernel has it in memory, so that sending it
-    waits for no disk."""
-    buffer = bytearray(_READ)
+    """The open file of a piece, which was read."""
     with ExitStack() as stack:
         with _unchanged(reach, piece) as number:
             file = stack.enter_context(io.FileIO(os.dup(number)))
-            for at in range(piece.offset, piece.offset + piece.size, _READ):
-                os.preadv(number, [buffer], at)
+            read_ahead(number, piece.offset, piece.size)
         stack.pop_all()
     return file
 
@@ -347,11 +288,6 @@ def _unchanged(reach: Reach, piece: _Piece) -> Iterator[int]:
     path = f"{source}/{piece.name}" if os.path.isdir(source) else source
     with contextlib.suppress(OSError), _opened(reach, path) as file:
         yield file
-        now = _stamp(file)  # after reading: a write meanwhile is seen
+        now = stamp(file)  # after reading: a write meanwhile is seen
     if now != piece.stamp:
         raise Conflict("the input changed while it was downloaded", hint="run the job again")
-
-
-def _stamp(file: int) -> tuple[int, int]:
-    status = os.fstat(file)
-    return status.st_size, status.st_mtime_ns

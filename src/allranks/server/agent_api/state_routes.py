@@ -4,21 +4,26 @@ upload and download those of their own job only."""
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from functools import partial
+from pathlib import Path
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from allranks.agent.data.into_file import LARGEST_PIECE, SENDFILE_FROM
 from allranks.errors import NotFound, UsageError
+from allranks.http_limits.header_limits import CONNECTION
 from allranks.server.agent_api.routes import PREFIX, number_of, readable, row_of, who
 from allranks.server.assets.node_files import NodeFiles
 from allranks.server.assets.state_folders import States
 from allranks.server.assets.working_folders import WorkingFolders
 from allranks.server.dependencies import Services
+from allranks.server.http.file_piece import FilePiece, read_ahead, stamp
 from allranks.server.http.large_body import written
 from allranks.server.http.request_text import parse
 from allranks.store.files.state_folders import State
@@ -87,12 +92,15 @@ async def take_several(store: Store, request: Request) -> Response:
 
 
 async def give(store: Store, request: Request) -> Response:
-    """Send a piece of one content of the state."""
+    """Send a piece of one content of the state; nothing if its file is gone, which the caller
+    notices by the hash."""
     _, _, state, _ = await _context(store, request)
     offset, size = (number_of(request, each) for each in ("offset", "size"))
     sha256 = request.path_params["sha256"]
-    data = await run_in_threadpool(_piece, state, sha256, offset, min(size, _MOST))
-    return Response(data, media_type="application/octet-stream")
+    try:
+        return await run_in_threadpool(_piece, request, state, sha256, offset, size)
+    except FileNotFoundError:
+        return Response(b"")
 
 
 async def give_several(store: Store, request: Request) -> Response:
@@ -174,9 +182,18 @@ async def _digests(request: Request) -> list[str]:
     return [*dict.fromkeys(digests)]
 
 
-def _piece(state: State, sha256: str, offset: int, size: int) -> bytes:
+def _piece(request: Request, state: State, sha256: str, offset: int, size: int) -> Response:
+    """Raises FileNotFoundError."""
     _sizes(state, [sha256])
-    return _read(state, sha256, offset, size)
+    with ExitStack() as stack:
+        file = stack.enter_context(state.content(sha256).open("rb", buffering=0))
+        seen = stamp(file.fileno())
+        size = max(0, min(size, LARGEST_PIECE, seen[0] - offset))
+        if size < SENDFILE_FROM or CONNECTION not in request.scope:
+            return Response(os.pread(file.fileno(), min(size, _MOST), offset))
+        read_ahead(file.fileno(), offset, size)
+        stack.pop_all()
+    return FilePiece(file, seen, offset, size, ExitStack())
 
 
 def _pieces(state: State, digests: list[str]) -> bytes:
@@ -185,7 +202,7 @@ def _pieces(state: State, digests: list[str]) -> bytes:
         raise UsageError(
             f"contents of one request must not exceed {_MOST} bytes", hint="request fewer"
         )
-    contents = [_read(state, each, 0, size) for each, size in zip(digests, sizes, strict=True)]
+    contents = [_read(state.content(d), size) for d, size in zip(digests, sizes, strict=True)]
     head = json.dumps([[each, len(data)] for each, data in zip(digests, contents, strict=True)])
     return b"".join([head.encode(), b"\n", *contents])
 
@@ -199,11 +216,10 @@ def _sizes(state: State, digests: list[str]) -> list[int]:
         raise NotFound("not a content of this state", hint="sync the state first") from None
 
 
-def _read(state: State, sha256: str, offset: int, size: int) -> bytes:
-    """Bytes of a content; empty if its file is gone, which the caller notices by the hash."""
+def _read(content: Path, size: int) -> bytes:
+    """Empty if the file is gone, which the caller notices by the hash."""
     try:
-        with state.content(sha256).open("rb") as file:
-            file.seek(offset)
-            return file.read(size)
+        with content.open("rb", buffering=0) as file:
+            return os.pread(file.fileno(), size, 0)
     except FileNotFoundError:
         return b""
