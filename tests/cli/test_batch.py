@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from allranks.errors import SpecError
+from allranks.errors import NotFound, SpecError
 from allranks.http_client import Client
 from tests.support import Allranks, answer
 
@@ -173,6 +173,54 @@ def test_a_program_of_azure(shared: Allranks, files: Path):
     explained = shared("job", "explain", job)
     assert "without an exception (MINI_BATCH_FAILED)" in explained.stdout
     assert "hint: it returned 2 results for 3 files: return a result for each" in explained.stderr
+
+
+BARE = """
+name: bare
+endpoint_name: bare
+component:
+  type: pipeline
+  inputs: {greeting: {type: string, default: hello}}
+  outputs: {left: {type: uri_folder}, right: {type: uri_folder}}
+  jobs:
+    write:
+      type: command
+      command: >-
+        echo ${{inputs.greeting}} > ${{outputs.left}}/a.txt
+        && echo ${{inputs.greeting}} > ${{outputs.right}}/b.txt
+      inputs: {greeting: "${{parent.inputs.greeting}}"}
+      outputs: {left: "${{parent.outputs.left}}", right: "${{parent.outputs.right}}"}
+"""
+
+
+def test_a_pipeline_without_inputs_by_azures_requests(shared: Allranks, code: Path):
+    """Its own defaults or a literal; the token of `az account`, and the address of `show`."""
+    (code / "d.yml").write_text(BARE)
+    az = ("az", "ml", "batch-endpoint")
+    assert shared(*az, "create", "-n", "bare").returncode == 0
+    made = shared("az", "ml", "batch-deployment", "create", "-f", "d.yml", "--set-default")
+    assert made.returncode == 0, made.stderr
+    words = ("invoke", "-n", "bare", "--job-name", "bare-1", "--query", "name", "-o", "tsv")
+    assert shared(*az, *words).stdout == "bare-1\n"
+    assert shared("job", "stream", "bare-1", timeout=120).returncode == 0
+    assert shared("job", "download", "bare-1", "--all", "-p", "got").returncode == 0
+    assert [p.read_text() for p in (code / "got").rglob("[ab].txt")] == ["hello\n"] * 2
+
+    uri = shared(*az, "show", "-n", "bare", "--query", "scoring_uri", "-o", "tsv").stdout.strip()
+    token = json.loads(shared("az", "account", "get-access-token").stdout)
+    assert (token["expiresOn"], token["tokenType"]) == (None, "Bearer")
+    server, _, path = uri.partition("/api/")
+    with Client(server, token["accessToken"]) as client:
+        literal = {"JobInputType": "Literal", "Value": "good day"}
+        data = {"properties": {"InputData": {"greeting": literal}}}
+        job = client.json("POST", f"/api/{path}", data)["id"].rpartition("/")[2]
+        assert shared("job", "stream", job, timeout=120).returncode == 0
+        answer = client.json("GET", f"/api/{path}/{job}")
+        assert (answer["status"], answer["properties"]["status"]) == ("Completed", "Completed")
+        with pytest.raises(NotFound, match="is no job of bare"):
+            client.json("GET", f"/api/{path}/bare-1_write")
+    assert shared("job", "download", job, "--output-name", "left", "-p", "more").returncode == 0
+    assert [p.read_text() for p in (code / "more").rglob("a.txt")] == ["good day\n"]
 
 
 @pytest.mark.parametrize(

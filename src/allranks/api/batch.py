@@ -7,6 +7,7 @@ from typing import Literal
 from typing_extensions import TypedDict
 
 from allranks.api.common import Document
+from allranks.api.jobs import CreatedJob
 
 
 class BatchDeploymentAnswer(TypedDict):
@@ -37,3 +38,17 @@ class BatchEndpointAnswer(TypedDict):
     deployments: list[BatchDeploymentAnswer]
     notes: list[str]
     spec: Document
+
+
+class BatchInvocation(TypedDict):
+    """A job of an endpoint in Azure's words: the last part of ``id`` is its ``name``;
+    ``properties`` has its `status` again."""
+
+    id: str
+    name: str
+    status: str
+    properties: Document
+
+
+class BatchJob(CreatedJob, BatchInvocation):
+    """What a request of Azure's is answered with."""

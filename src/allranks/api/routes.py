@@ -251,8 +251,10 @@ put_batch_endpoint: Route[batch.BatchEndpointAnswer] = Route(
     "PUT /batch-endpoints/{name}", M, "batch:put")
 delete_batch_endpoint: Route[batch.BatchEndpointAnswer] = Route(
     "DELETE /batch-endpoints/{name}", M, "batch:delete")
-invoke_batch_endpoint: Route[jobs.CreatedJob] = Route(
+invoke_batch_endpoint: Route[batch.BatchJob] = Route(
     "POST /batch-endpoints/{name}/jobs", M, "batch:invoke", 201)
+show_batch_job: Route[batch.BatchInvocation] = Route(
+    "GET /batch-endpoints/{name}/jobs/{job}", R, "batch:show_job")
 put_batch_deployment: Route[batch.BatchDeploymentAnswer] = Route(
     "PUT /batch-endpoints/{name}/deployments/{deployment}", M, "batch:put_deployment")
 delete_batch_deployment: Route[batch.BatchDeploymentAnswer] = Route(
@@ -313,6 +315,7 @@ restore_state: Route[assets.ShownState] = Route(
 delete_state: Route[assets.ShownState] = Route("DELETE /states/{state}", M, "assets.state:delete")
 collect_garbage: Route[server.GcAnswer] = Route("POST /gc", A, "gc:clear")
 list_tokens: Route[list[server.TokenAnswer]] = Route("GET /tokens", A, "tokens:list_tokens")
+show_caller: Route[server.CallerAnswer] = Route("GET /tokens/mine", R, "tokens:mine")
 create_token: Route[server.CreatedToken] = Route("POST /tokens", A, "tokens:create", 201)
 revoke_token: Route[None] = Route("DELETE /tokens/{name}", A, "tokens:revoke", 204)
 # fmt: on

@@ -57,6 +57,14 @@ class TokenAnswer(TypedDict):
     last_used_at: str | None
 
 
+class CallerAnswer(TypedDict):
+    """Whose token a request has; ``expires_at`` is None where it is valid until revoked."""
+
+    name: str
+    role: str
+    expires_at: str | None
+
+
 class CreatedToken(TokenAnswer):
     token: str
 

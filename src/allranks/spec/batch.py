@@ -120,6 +120,10 @@ class ModelKeys(BatchKeys):
     resources: Resources = Field(default_factory=Resources)
 
 
+# What an invocation may change of them.
+SETTINGS = {*ModelBatchDeploymentSettings.model_fields}
+
+
 class BatchDeployment(ModelKeys, ModelBatchDeploymentSettings):
     """A model, or a scoring script with `init()` and `run(mini_batch)`, for the files of a
     folder."""
@@ -287,30 +291,36 @@ def command_of(made: BatchDeployment) -> str:
     return f"python -m {_RUNNER} {words} {places}{model} --"
 
 
-def of_request(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The inputs and outputs of a request of Azure ML's, as a file has them. Raises SpecError."""
+def of_request(
+    data: Mapping[str, Any],
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """The inputs, outputs and settings of a request of Azure ML's, as a file has them. Raises
+    SpecError."""
     keys = ("InputData", "OutputData")
     try:
-        sections = [(data.get("properties") or {}).get(key) or {} for key in keys]
+        properties = data.get("properties") or {}
+        sections = [properties.get(key) or {} for key in keys]
         inputs, outputs = [
             {name: _of_request(item) for name, item in section.items()} for section in sections
         ]
+        if dataset := properties.get("dataset"):  # of Azure's first version
+            path = dataset.get("Path") or "azureml:{datasetName}:{datasetVersion}".format(**dataset)
+            inputs[INPUT] = {"type": "uri_folder", "path": path}
+        settings = {str(snake(key)): value for key, value in properties.items()}
+        settings |= (properties.get("Resource") or {}) and {
+            "instance_count": properties["Resource"]["instanceCount"]
+        }
     except (AttributeError, KeyError, TypeError):
         example = '{"data": {"JobInputType": "UriFolder", "Uri": "azureml:NAME:1"}}'
         hint = f'{{"properties": {{"InputData": {example}}}}}'
         message = "InputData or OutputData is malformed"
         raise SpecError(Problem(message, "properties", hint=hint)) from None
-    return inputs, outputs
+    return inputs, outputs, {key: settings[key] for key in SETTINGS & settings.keys()}
 
 
 def _of_request(item: Mapping[str, Any]) -> Any:
     kind = snake(item.get("JobInputType") or item.get("JobOutputType"))
     return item["Value"] if kind == "literal" else {"type": kind, "path": item["Uri"]}
-
-
-def model_outputs(outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a model's invocation: it has one, wherever it goes."""
-    return {OUTPUT: {"type": "uri_folder"}, **outputs}
 
 
 def invocation(
@@ -321,16 +331,19 @@ def invocation(
     overrides: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The pipeline job of an invocation of ``deployment``, the keys of its file. ``overrides``:
-    `mini_batch_size` and `instance_count`. Raises UsageError."""
+    settings of a model's deployment. Raises UsageError."""
     made = parse_batch_deployment(deployment)
     values = {name: _value(value) for name, value in inputs.items()}
     job: dict[str, Any] = {"type": "pipeline", "component": component, "outputs": dict(outputs)}
     if isinstance(made, BatchDeployment):
+        job["outputs"], name = _score(outputs)
+        overrides = {**overrides, **({"output_file_name": name} if name else {})}
         job["component"] = _changed(component, deployment, overrides)
         job["settings"] = {"force_rerun": True}
         if len(values) != 1:
-            hint = "a model has one input: --input PATH"
-            raise UsageError(f"{len(values)} inputs are given", where="inputs", hint=hint)
+            hint = "a model has one input: --input PATH, or -f FILE with `inputs`"
+            why = f"what is to be scored? {len(values)} inputs are given"
+            raise UsageError(why, where="inputs", hint=hint)
         (value,) = values.values()
         kind = value.get("type") if isinstance(value, Mapping) else None
         if kind is not None:
@@ -338,7 +351,7 @@ def invocation(
         values = {INPUT: value}
     elif overrides:
         hint = "they are the keys of a model's deployment"
-        raise UsageError("a pipeline has no mini-batches", where="mini_batch_size", hint=hint)
+        raise UsageError("a pipeline has no mini-batches", where=min(overrides), hint=hint)
     else:
         job["settings"] = dict(made.settings)
     job["inputs"] = values
@@ -346,6 +359,17 @@ def invocation(
     job["display_name"] = f"{made.endpoint_name}/{made.name}"
     job["tags"] = {ENDPOINT_TAG: made.endpoint_name, DEPLOYMENT_TAG: made.name}
     return job
+
+
+def _score(outputs: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """The one output of a model, whatever it is called, and the name of its file, if it has one."""
+    if len(outputs) > 1:
+        raise UsageError("a model has one output", where="outputs", hint=f"it is `{OUTPUT}`")
+    place = next(iter(outputs.values()), {"type": "uri_folder"})
+    if not isinstance(place, Mapping) or place.get("type") != "uri_file" or "path" not in place:
+        return {OUTPUT: place}, ""
+    folder, _, name = str(place["path"]).rpartition("/")
+    return {OUTPUT: {**place, "type": "uri_folder", "path": folder or "."}}, name
 
 
 def _changed(
@@ -356,7 +380,7 @@ def _changed(
     if overrides:
         made = parse_batch_deployment({**_flat(deployment), **overrides})
         assert isinstance(made, BatchDeployment)
-        step["command"] = command_of(made)
+        step |= {key: component_of(made)["jobs"][STEP][key] for key in ("command", "distribution")}
         step["resources"] = made.resources.model_dump(mode="json", exclude_defaults=True)
     return {**component, "jobs": {STEP: step}}
 

@@ -263,6 +263,7 @@ def made(server: Server) -> None:
     assert server("POST", "/models", model)["lineage"]["experiment"] == "e"
     for each in (SCHEDULE, {**SCHEDULE, "name": "daily", "trigger": HOURLY}):
         server("POST", "/schedules", {"schedule": each, "submission": submission(server, LIVE)})
+    server("GET", "/tokens/mine")
     server("POST", "/tokens", {"name": "p", "role": "member", "expires_days": 1})
     server("PUT", "/instances/map", {"x1": 8})
     about = {"name": "run-1", "experiment": "e", "display_name": "r", "source": "/runs/1"}
@@ -306,7 +307,9 @@ def endpoints(server: Server) -> None:
     server("PUT", f"{batch}/deployments/chain", body)
     server("GET", batch)
     server("GET", "/batch-endpoints")
-    server.until_ended(server("POST", f"{batch}/jobs", {"properties": {}})["name"])
+    job = server("POST", f"{batch}/jobs", {"properties": {}})["name"]
+    server("GET", f"{batch}/jobs/{job}")
+    server.until_ended(job)
     server("DELETE", f"{batch}/deployments/chain")
     server("DELETE", batch)
 

@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.api import routes
 from allranks.cli.az import shapes
 from allranks.cli.az.print_answer import check_query, print_answer
 from allranks.cli.az.verbs import VERBS, Line, help_of, read
@@ -57,12 +58,29 @@ def az(options: argparse.Namespace) -> int:
     if words[:2] != ["ml", "workspace"] and (not words or words[0] not in _PREPARES):
         hint = "`allranks az --help` lists the lines that run here"
         raise UsageError(f"`{' '.join(['az', *words[:2]])}` is not there", hint=hint)
-    if words[:2] == ["account", "show"]:
+    if words[:2] in (["account", "show"], ["account", "get-access-token"]):
         output, query = _shown(words[2:])
-        print_answer(_ACCOUNT, output, query)
+        print_answer(_ACCOUNT if words[1] == "show" else _access_token(), output, query)
     else:
         show.talk(f"`az {' '.join(words[:2])}` does nothing here: there is no subscription")
     return 0
+
+
+def _access_token() -> Document:
+    """The caller's own token; null as its end where it is valid until revoked."""
+    from datetime import datetime  # lazy: few lines need it
+
+    with find_server.connect() as client:
+        expires_at = client.ask(routes.show_caller)["expires_at"]
+        end = expires_at and datetime.fromisoformat(expires_at).astimezone()
+        return {
+            "accessToken": client.token,
+            "expiresOn": end and end.strftime("%Y-%m-%d %H:%M:%S.%f"),
+            "expires_on": end and int(end.timestamp()),
+            "subscription": _NOBODY,
+            "tenant": _NOBODY,
+            "tokenType": "Bearer",
+        }
 
 
 def _shown(words: Sequence[str]) -> tuple[str, str]:
@@ -119,6 +137,10 @@ def _batch(line: Line) -> int:
         shape = shapes.job if line.verb == "list-jobs" else shapes.batch
         is_list = isinstance(answer, list)
         answer = [shape(item) for item in answer] if is_list else shape(answer)
+        if line.noun == "batch-endpoint" and line.verb in ("show", "create", "update"):
+            from allranks.sdk.assets.batch import jobs_address  # lazy: imports the models
+
+            answer["scoring_uri"] = jobs_address(_address(), answer["name"])
     if line.verb != "delete":
         print_answer(answer, line.output, line.query)
     return 0

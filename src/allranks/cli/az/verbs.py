@@ -210,6 +210,7 @@ VERBS: Mapping[str, Verb] = {
         (
             *(_NAME, _FILE, _SET, _INVOKED),
             *(_o(flag, flag) for flag in _OF_INVOCATIONS),
+            *(_o(f"--{part}", f"--set {part}.", Takes.SEVERAL) for part in ("inputs", "outputs")),
             _o("-i --instance-count", "--instance-count"),
             _o("-m --mini-batch-size", "--mini-batch-size"),
         ),
@@ -274,7 +275,8 @@ def read(words: Sequence[str]) -> Line:
             before[-1:] = [f"{before[-1]}{':' if option.ours == '@version' else '@'}{values[0]}"]
         elif option.ours is not None:
             for value in values or ("",):
-                after += [option.ours, value] if values else [option.ours]
+                flag, _, part = option.ours.partition(" ")  # `--set inputs.` stands before each
+                after += [flag, part + value] if values else [flag]
     kept = {o.flags[-1]: v or True for o, v in parsed.own if o.ours is None}
     line = (*entry.ours.split(), *before, *after, *entry.words)
     return Line(noun, verb, line, parsed.output, parsed.query, kept)

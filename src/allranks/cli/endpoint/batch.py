@@ -13,7 +13,7 @@ from allranks.cli.output import show
 from allranks.errors import NotFound, UsageError
 from allranks.sdk.assets import batch
 from allranks.sdk.connection import find_server
-from allranks.spec.batch import DEPLOYMENT_TAG
+from allranks.spec.batch import DEPLOYMENT_TAG, SETTINGS
 from allranks.spec.fields.scalars import sendable
 
 if TYPE_CHECKING:
@@ -102,16 +102,18 @@ def invoke(options: argparse.Namespace) -> int:
             raise UsageError(f"{folder} has no files to score", where="--input", hint=hint)
         inputs[""] = {"type": kind, "path": options.input}
         base = Path.cwd()
-    if not inputs:
-        raise UsageError("what is to be scored?", hint="--input PATH, or -f FILE with `inputs`")
     if options.output_path is not None:
-        outputs["score"] = {"type": "uri_folder", "path": options.output_path}
+        path = options.output_path.removeprefix("folder:")
+        outputs["score"] = {"type": "uri_folder", "path": path}
     keys = {"name": options.job_name, "experiment_name": options.experiment_name}
     numbers = {
         "mini_batch_size": options.mini_batch_size,
         "instance_count": options.instance_count,
     }
-    overrides = {key: value for key, value in numbers.items() if value is not None}
+    overrides = {**(data.pop("settings", None) or {})}
+    overrides |= {key: data.pop(key) for key in SETTINGS & data.keys()}
+    overrides |= {key: value for key, value in numbers.items() if value is not None}
+    data |= {"name": name} if (name := data.pop("job_name", None)) else {}
     job = batch.submit(
         options.name,
         options.deployment,

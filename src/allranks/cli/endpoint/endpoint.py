@@ -357,7 +357,13 @@ def _batch_options(parser: argparse.ArgumentParser) -> None:
     add("--input", metavar="PATH", help="the data to score: a folder, a file or an address")
     add("--input-type", metavar="TYPE", help="uri_folder, uri_file or mltable (by the path)")
     add("-f", "--file", metavar="FILE", help="inputs and outputs as YAML; - is stdin")
-    add("--set", action="append", default=[], metavar="KEY=VALUE", help="inputs.lr=0.1; repeat")
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="inputs.lr=0.1, output_file_name=a.csv; repeat",
+    )
     add("--output-path", metavar="ADDRESS", help="where the output `score` goes")
     add("--mini-batch-size", type=int, metavar="N", help="instead of the deployment's")
     add("--instance-count", type=int, metavar="N", help="instead of the deployment's")
@@ -369,7 +375,8 @@ def invoke(options: argparse.Namespace) -> int:
     """Send a request to an endpoint, and print the answer; of a batch endpoint, submit a job that
     scores data, and print its name."""
     has_body = options.request_file is not None or options.data is not None
-    if options.input is not None or options.file is not None or options.set:
+    names_job = options.input is not None or options.file is not None or options.set
+    if names_job or (not has_body and is_batch(online_or_batch(options.name))):
         if has_body:
             hint = "--input for a batch endpoint; --data or --request-file for an online one"
             raise UsageError("a request has a body or an input, not both", hint=hint)

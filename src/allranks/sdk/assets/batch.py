@@ -22,7 +22,6 @@ from allranks.spec.batch import (
     BatchEndpoint,
     BatchKeys,
     invocation,
-    model_outputs,
 )
 from allranks.spec.pipeline.component import is_data
 from allranks.spec.pipeline.job import PipelineJob
@@ -34,6 +33,11 @@ if TYPE_CHECKING:
 
 # `allranks.sdk.Job`, which this may not import.
 JobT = TypeVar("JobT")
+
+
+def jobs_address(server: str, endpoint: str) -> str:
+    """Where a request of Azure's makes a job of a batch endpoint."""
+    return server + routes.invoke_batch_endpoint.at(endpoint)[1]
 
 
 def deployment_of(endpoint: str, name: str | None) -> BatchDeploymentAnswer:
@@ -67,8 +71,6 @@ def submit(
     if "" in several:
         several[_data_input(chosen)] = several.pop("")
     places = {name: value for name, value in (outputs or {}).items() if value}
-    if chosen["type"] == "model":
-        places = model_outputs(places)
     job = invocation(chosen["spec"], chosen["component"], several, places, overrides or {})
     tags = {**((keys or {}).get("tags") or {}), **job["tags"]}
     made = PipelineJob.parse({**job, **(keys or {}), "tags": tags})
@@ -99,6 +101,12 @@ class BatchEndpointRecord(BatchEndpoint):
     @classmethod
     def of(cls, answer: BatchEndpointAnswer) -> BatchEndpointRecord:
         return cls(**answer["spec"])
+
+    @property
+    def scoring_uri(self) -> str:
+        """Where Azure's requests are sent to, with a token of this server."""
+        with find_server.connect() as client:
+            return jobs_address(client.url, self.name)
 
     @property
     def provisioning_state(self) -> str:
@@ -145,11 +153,11 @@ class BatchEndpoints(Generic[JobT]):
         params_override: builtins.list[Mapping[str, Any]] | None = None,
     ) -> JobT:
         """Score data; returns the job, a pipeline whose output is `score`. ``input`` is the one
-        that a deployment has; ``params_override`` may have `mini_batch_size` and
-        `instance_count`."""
-        if (input is None) == (inputs is None):
-            raise UsageError("what is to be scored?", hint="give input or inputs")
-        several = {"": input} if inputs is None else inputs
+        that a deployment has; ``params_override`` may have its settings:
+        `mini_batch_size`, `instance_count`, `output_file_name`, …"""
+        if input is not None and inputs is not None:
+            raise UsageError("input and inputs are given", hint="give one of them")
+        several = (inputs or {}) if input is None else {"": input}
         overrides = {
             key.rpartition(".")[2]: value
             for item in params_override or ()

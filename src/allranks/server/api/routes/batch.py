@@ -6,8 +6,12 @@ import secrets
 import time
 from typing import Any
 
-from allranks.api.batch import BatchDeploymentAnswer, BatchEndpointAnswer
-from allranks.api.jobs import CreatedJob
+from allranks.api.batch import (
+    BatchDeploymentAnswer,
+    BatchEndpointAnswer,
+    BatchInvocation,
+    BatchJob,
+)
 from allranks.errors import Conflict, MissingCode, NotFound, Problem, SpecError
 from allranks.server.api.routes.jobs import create
 from allranks.server.auth.roles import Who, require_own, shown_to
@@ -117,7 +121,7 @@ def delete_deployment(
 
 def invoke(
     name: str, data: JsonBody, request: Connection, services: ServicesDep, who: Who
-) -> CreatedJob:
+) -> BatchJob:
     """Score data, by a request as Azure ML's: ``properties`` has `InputData` and `OutputData`. The
     header `azureml-model-deployment` names another deployment than the default one."""
     row = services.batch.get(name)
@@ -130,12 +134,24 @@ def invoke(
             hint += f"; choose one: allranks endpoint update {name} --default NAME"
             raise NotFound(f"{name} has no default deployment", hint=hint)
         raise NotFound(f"{name} has no deployment {chosen}", hint=hint)
-    inputs, outputs = batch.of_request(data)
-    if isinstance(batch.parse_batch_deployment(made.spec), batch.BatchDeployment):
-        outputs = batch.model_outputs(outputs)
-    job = batch.invocation(made.spec, made.component, inputs, outputs, {})
+    inputs, outputs, settings = batch.of_request(data)
+    job = batch.invocation(made.spec, made.component, inputs, outputs, settings)
     job["name"] = f"{name}-{secrets.token_hex(4)}"
-    return create({**made.submitter, "spec": job}, services, who)
+    answer = create({**made.submitter, "spec": job}, services, who)
+    return {**answer, **_invocation(name, answer["name"], answer["status"])}
+
+
+def show_job(name: str, job: str, services: ServicesDep) -> BatchInvocation:
+    """A job of an endpoint as Azure's requests follow it: ``properties`` has its `status`."""
+    row = services.records.get(job)
+    if (row.spec.get("tags") or {}).get(batch.ENDPOINT_TAG) != name:
+        raise NotFound(f"{job} is no job of {name}", hint=f"allranks endpoint list-jobs {name}")
+    return _invocation(name, job, str(row.record.status))
+
+
+def _invocation(endpoint: str, job: str, status: str) -> BatchInvocation:
+    address = f"/batch-endpoints/{endpoint}/jobs/{job}"
+    return {"id": address, "name": job, "status": status, "properties": {"status": status}}
 
 
 # ---------------------------------------------------------------- parts

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
 from allranks.api.routes import Role
-from allranks.api.server import CreatedToken, TokenAnswer
+from allranks.api.server import CallerAnswer, CreatedToken, TokenAnswer
+from allranks.server.auth.roles import Who
 from allranks.server.auth.tokens import Token
 from allranks.server.dependencies import ServicesDep
 from allranks.server.timestamps import iso_time
@@ -24,6 +25,11 @@ class TokenRequest(BaseModel):
 def list_tokens(services: ServicesDep) -> list[TokenAnswer]:
     """The owners and roles of all tokens, without the tokens themselves."""
     return [_shown(each) for each in services.auth.tokens.list()]
+
+
+def mine(who: Who) -> CallerAnswer:
+    """Whose token the request has, and until when it is valid."""
+    return {"name": who.name, "role": str(who.role), "expires_at": iso_time(who.expires_at)}
 
 
 def create(body: TokenRequest, services: ServicesDep) -> CreatedToken:
