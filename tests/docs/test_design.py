@@ -62,3 +62,12 @@ def test_every_function_on_a_way_is_in_its_file(page: Path) -> None:
 
 def test_the_overview_says_where_to_change_what() -> None:
     assert len(NAMED.findall(PAGES[0].with_name("README.md").read_text(encoding="utf-8"))) >= 25
+
+
+def test_the_words_of_the_glossary_are_in_use() -> None:
+    glossary = PAGES[-1].read_text(encoding="utf-8").split("## Glossary")[1]
+    words = [word.lower() for word in re.findall(r"^\| (.+?) \| [A-Z]", glossary, re.MULTILINE)]
+    assert words == sorted(words)
+    files = [*(ROOT / "src/allranks").rglob("*.py"), *(ROOT / "docs").rglob("*.md")]
+    text = "\n".join(file.read_text(encoding="utf-8") for file in files).lower()
+    assert [word for word in words if not re.search(rf"\b{word}|_{word}", text)] == []

@@ -57,6 +57,15 @@ def test_labels_and_the_blocks_below_them_become_tabs() -> None:
     assert page.endswith("</div>\n<p>After.</p>")
 
 
+def test_the_navigation_has_each_page_once() -> None:
+    config = (DOCS.parent / "mkdocs.yml").read_text()
+    pages = re.findall(r"([\w/-]+\.md)$", config.split("\nnav:\n")[1], re.MULTILINE)
+    there = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+    written = {page for page in there if not page.startswith(("design/", "reference/"))}
+    named = [page for page in pages if not page.startswith("reference/")]
+    assert sorted(named) == sorted(written)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_boxes_are_those_that_code_hosts_know(page: Path) -> None:
     quotes = re.findall(r"(?<=\n\n)>.*", page.read_text())
@@ -106,14 +115,30 @@ def _check_program(text: str) -> None:
             assert [each.name for each in node.names if not hasattr(module, each.name)] == []
 
 
-def test_the_tabs_of_the_first_page_are_one_job() -> None:
-    tabs = TAB.findall((DOCS / "how-to" / "run.md").read_text())
-    for line, file, program in (tabs[:3], tabs[3:6]):
-        words = ["-n", "1", "-p", "1", "-C", ".", *shlex.split(line[2])[2:]]
-        spec = spec_of(parser_of("run").parse_args(words))
-        spec["command"] = spec["command"].replace("'", "")  # `run` quotes each word
-        names: dict[str, object] = {}
-        exec(program[2].partition("client = ")[0], names)
-        loaded, built = load_job(io.StringIO(file[2])), names["job"]
-        assert loaded == built
-        assert loaded == load_job(io.StringIO(yaml.safe_dump(spec)))
+@pytest.mark.parametrize("page", ["gpus", "hangs", "metrics", "resume", "run"])
+def test_the_three_ways_of_a_page_make_one_job(page: str) -> None:
+    (_, line), (_, file), (_, program) = [
+        (label, text) for label, _, text in TAB.findall((DOCS / f"how-to/{page}.md").read_text())
+    ][:3]
+    words = ["-n", "1", "-p", "1", "-C", ".", *shlex.split(line)[2:]]
+    spec = spec_of(parser_of("run").parse_args(words))
+    names: dict[str, object] = {}
+    exec(program.partition("client = ")[0], names)
+    loaded = load_job(io.StringIO(file))
+    assert loaded == names["job"]
+    assert loaded == load_job(io.StringIO(yaml.safe_dump(spec)))
+
+
+PICTURES = sorted([*DOCS.glob("*.svg"), *DOCS.glob("how-to/*.svg"), *DOCS.glob("how-to/*.png")])
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.name)
+def test_a_picture_is_small_shown_and_made_by_a_script(picture: Path) -> None:
+    assert picture.stat().st_size < 60_000
+    pages = [page for page in picture.parent.glob("*.md") if picture.name in page.read_text()]
+    assert pages
+    name = str(picture.relative_to(DOCS).with_suffix(""))
+    scripts = ("picture.py", "screenshots.py")
+    assert any(f'"{name}"' in (DOCS.parent / "scripts" / each).read_text() for each in scripts)
+    if picture.suffix == ".svg":  # no folder of whoever recorded it
+        assert not re.search(r"(?<!\w)/(?:work|root|tmp|home)/", picture.read_text())
