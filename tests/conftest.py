@@ -10,7 +10,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from tests.support import Allranks, command_line, environment, leave_nothing
+from tests.support import Allranks, command_line, environment, leave_nothing, none_left
 
 pytest_plugins = ["tests.module_times", "tests.unclosed_databases"]
 
@@ -42,8 +42,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"no time left: --minutes {minutes:g}")
 
 
+@pytest.fixture(scope="module")
+def never_made() -> Iterator[list[Path]]:
+    """Homes that no test made a folder for. To look for their processes takes longer than most of
+    these tests, so it is done once, after the module."""
+    homes = list[Path]()
+    yield homes
+    none_left(*homes)
+
+
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, never_made: list[Path]) -> Iterator[Path]:
     """An ALLRANKS_HOME that does not exist yet; afterwards nothing of it may be running."""
     path = tmp_path / "ho'me x"
     for name in [name for name in os.environ if name.startswith("ALLRANKS_")]:
@@ -52,7 +61,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, value in environment(path).items():
         monkeypatch.setenv(name, value)
     yield path
-    leave_nothing(path)
+    if path.exists():
+        leave_nothing(path)
+    else:
+        never_made.append(path)
 
 
 @pytest.fixture

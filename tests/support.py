@@ -27,8 +27,9 @@ Allranks = Callable[..., "subprocess.CompletedProcess[str]"]
 PATIENCE = 4
 
 
-def processes_of(home: Path) -> list[psutil.Process]:
-    """Every other process that names ``home`` in its environment or on its command line."""
+def processes_of(*homes: Path) -> list[psutil.Process]:
+    """Every other process that names one of them in its environment or on its command line."""
+    names = [str(home) for home in homes]
     found = []
     for process in psutil.process_iter():
         try:
@@ -37,7 +38,7 @@ def processes_of(home: Path) -> list[psutil.Process]:
                 continue
         except psutil.Error:  # gone meanwhile, or not ours to read
             continue
-        if process.pid != os.getpid() and any(str(home) in word for word in words):
+        if process.pid != os.getpid() and any(name in word for word in words for name in names):
             found.append(process)
     return found
 
@@ -120,11 +121,16 @@ def leave_nothing(home: Path) -> None:
     """Stop the home's server and hold that no process of it is left."""
     if (home / "server.json").exists():
         command_line(home, home)("server", "stop")
-    _, left = psutil.wait_procs(processes_of(home), timeout=5 * PATIENCE)
-    told = [str(process) for process in left]
+    none_left(home)
+
+
+def none_left(*homes: Path) -> None:
+    """Hold that no process of these homes is left, and end those that are."""
+    _, left = psutil.wait_procs(processes_of(*homes), timeout=5 * PATIENCE)
+    told = [str(home) for home in homes if left and processes_of(home)]
     for process in left:
         process.kill()
-    assert not told, "processes of the home are still running after the test"
+    assert not left, f"processes still run after the tests of {told}"
 
 
 def until(fact: Callable[[], object], seconds: float = 20.0) -> None:

@@ -103,6 +103,7 @@ def test_a_walk_may_leave_folders_out(tmp_path: Path):
     assert seen == [".", "c"]
 
 
+@pytest.mark.medium
 def test_a_deep_folder_is_walked_and_one_too_long_is_an_error_of_its_own(tmp_path: Path):
     make_deep(tmp_path / "deep", *DEEP)
     make_deep(tmp_path / "long", *LONG)

@@ -40,7 +40,6 @@ az ml job show -n $run_id --query "{inputs: inputs, tags: tags, page: services.S
 
 
 @pytest.mark.medium
-@pytest.mark.end_to_end
 def test_a_script_of_azures_runs_unchanged(shared: Allranks, shared_home: Path, code: Path) -> None:
     (code / "job.yml").write_text(JOB)
     (code / "az").write_text('#!/bin/sh\nexec "$ALLRANKS_PYTHON" -P -m allranks.cli.main az "$@"\n')

@@ -102,7 +102,6 @@ def files(code: Path) -> Path:
     return code
 
 
-@pytest.mark.end_to_end
 def test_the_example_by_azures_lines(shared: Allranks, shared_home: Path, files: Path):
     """Of a registered model, too: its name in AZUREML_MODEL_DIR is that of its file."""
     az = ("az", "ml", "batch-endpoint")

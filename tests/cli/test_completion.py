@@ -197,7 +197,6 @@ ON = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shell", [pytest.param(each, marks=needs(each)) for each in SHELLS])
-@pytest.mark.end_to_end
 def test_tab_completes_in_a_real_shell(record, env, code, shell):
     (code / "train file.py").touch()
     with contextlib.closing(Terminal(SHELLS[shell], env, code)) as terminal:

@@ -49,7 +49,6 @@ def file(code: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_components_have_versions_labels_and_code(allranks: Allranks, code: Path, file: Path):
     refused = allranks("job", "create", "-f", code / "pipe.yml")
     assert "pipe.yml:4: jobs.first.component: component say@good not found" in refused.stderr

@@ -20,7 +20,6 @@ def options(allranks: Allranks, name: str) -> dict[str, object]:
     return dict(answer(allranks, "compute", "show", name)["options"])
 
 
-@pytest.mark.end_to_end
 def test_the_life_of_a_compute(allranks: Allranks):
     assert names(allranks) == {"local": True}
     made = answer(allranks, "compute", "create", "two", "--type", "local", "--max-instances", 2)

@@ -58,7 +58,6 @@ def left(home: Path, name: str) -> dict[str, bytes]:
     return found
 
 
-@pytest.mark.end_to_end
 def test_a_restart_finds_what_the_next_attempt_would(
     allranks: Allranks, script: Path, home: Path
 ) -> None:

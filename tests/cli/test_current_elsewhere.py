@@ -96,7 +96,6 @@ def shown(submit: Submit, done: "subprocess.CompletedProcess[str]") -> Any:
     return json.loads(submit("job", "show", name, "--json").stdout)["environment"]
 
 
-@pytest.mark.end_to_end
 def test_it_is_made_again_on_the_node_and_job_show_says_so(submit, laptop):
     done = submit("run", "--", "python", "show.py")
     assert done.returncode == 0, done.stderr

@@ -16,7 +16,6 @@ DELETES = sorted(name for name in COMMANDS if name.split()[-1] in ("delete", "gc
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_only_whole_names_end_a_job(allranks: Allranks, home: Path) -> None:
     for name in ("pp-10", "pp-2"):
         assert allranks("run", "-q", "--name", name, "--", "true").returncode == 0

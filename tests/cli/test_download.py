@@ -226,9 +226,7 @@ def test_a_run_brings_its_files_when_it_has_ended(bed):
 
 
 @slow
-@pytest.mark.parametrize(
-    "number", [pytest.param(signal.SIGKILL, marks=pytest.mark.end_to_end), signal.SIGINT]
-)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_an_interrupted_download_goes_on(bed, number):
     (bed.outputs / "large").write_bytes(LARGE)
     part = bed.got / "large.part"

@@ -92,7 +92,6 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
-@pytest.mark.end_to_end
 def test_a_program_runs_where_its_rank_does(shared: Allranks, shared_home: Path, code: Path):
     start(shared, code, "entered", 2)
     shown = 'cat made; echo " $RANK"; echo no >&2; exit 7'

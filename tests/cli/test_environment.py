@@ -106,7 +106,6 @@ def test_variables_of_the_submitters_environment_are_not_passed_on(shared, requi
     assert (Path(path).name, conda) == ("inside", "None\n")  # ours, and nothing else
 
 
-@pytest.mark.end_to_end
 def test_the_life_of_a_named_environment(allranks, requirements, wheels, tmp_path):
     made = answer(allranks, "environment", "create", "fruit", "-f", requirements, "--label", "prod")
     assert (made["name"], made["version"], made["labels"]) == ("fruit", "1", ["prod"])

@@ -97,7 +97,6 @@ def test_a_parents_code_is_that_of_the_child_that_failed_first(
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_a_pipelines_stream_prints_every_rank_of_its_steps(shared: Allranks, code: Path) -> None:
     steps = {
         "talk": {

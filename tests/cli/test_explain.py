@@ -10,7 +10,6 @@ from tests.wheels import machine_tag, source, wheel
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_a_failure_is_explained_by_what_changed(shared: Allranks, code: Path):
     script = code / "train.py"
     script.write_text("print('fine')\n")

@@ -116,7 +116,6 @@ def test_what_a_running_job_uses_stays_and_a_restart_finds_or_makes_it_again(
     assert done.stdout.count("1.0") == 2
 
 
-@pytest.mark.end_to_end
 def test_deleted_code_is_sent_again(allranks, home, code):
     (code / "a.py").write_text("print('here')\n")
     assert allranks("run", "--name", "first", "--", "python", "a.py").stdout == "here\n"

@@ -32,7 +32,6 @@ METRICS = (
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_a_job_that_is_restarted(shared, code):
     (code / "train.py").write_text(RESUMES)
     options = ("--name", "thrice", "--max-attempts", 3, *METRICS)

@@ -183,7 +183,6 @@ def test_compare(house):
     assert (done.returncode, "two jobs" in done.stderr) == (2, True)
 
 
-@pytest.mark.end_to_end
 def test_metrics_side_by_side(house):
     done = house("job", "metrics", "run_a", "run_b", "other")
     assert [line.split() for line in done.stdout.splitlines()] == [
@@ -197,7 +196,6 @@ def test_metrics_side_by_side(house):
     assert house("job", "metrics", "run_a", "run_b", "--follow").returncode == 2
 
 
-@pytest.mark.end_to_end
 def test_tag_and_archive(house):
     assert "hostile=a=b" in house("job", "tag", "run_b", "hostile=a=b").stderr
     assert names(house("job", "list", "--tag", "hostile=a=b")) == ["run_b"]

@@ -60,7 +60,6 @@ def is_held(allranks: Allranks, name: str) -> bool:
     return str(show(allranks, name)["status_reason"]).startswith("held until")
 
 
-@pytest.mark.end_to_end
 def test_a_failed_job_stays_for_a_debugger_until_it_is_released(
     allranks: Allranks, code: Path, home: Path
 ):

@@ -256,6 +256,7 @@ def test_what_cannot_be_read_and_is_azures_is_said(tmp_path: Path) -> None:
     assert job_files.look(tmp_path / "c.yml", "c.yml") is None
 
 
+@pytest.mark.medium
 def test_a_folder_without_any(allranks: Allranks, code: Path) -> None:
     (code / "empty").mkdir()
     done = allranks("import", "empty")

@@ -306,7 +306,6 @@ def test_an_unknown_job(shared, command, name):
     assert "hint: list jobs: allranks job list" in done.stderr
 
 
-@pytest.mark.end_to_end
 def test_list_and_show(shared):
     shared("run", "--name", "listed", "--experiment", "ex-1", "--", "true")
     listed = json.loads(shared("job", "list", "--experiment", "ex-1", "--json").stdout)
@@ -329,7 +328,6 @@ def test_events_are_in_order_and_end_with_the_end(shared):
     assert [event["id"] for event in events] == sorted(event["id"] for event in events)
 
 
-@pytest.mark.end_to_end
 def test_logs_by_rank_node_attempt_and_tail(shared):
     script = "for i in 1 2 3; do echo $RANK.$i; done"
     shared("run", "--name", "loud", "-n", 2, "-p", 2, "--", "bash", "-c", script)

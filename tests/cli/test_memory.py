@@ -24,7 +24,6 @@ def script(code: Path) -> Path:
     return code
 
 
-@pytest.mark.end_to_end
 def test_a_job_that_holds_more_than_it_asked_for_is_ended(shared: Allranks, script: Path) -> None:
     words = ("--name", "fat", "--set", MEMORY + "150m", "--", "python", "hold.py", 300, 600)
     done = shared("run", *words)

@@ -171,7 +171,6 @@ def test_an_exploding_pattern_does_not_hold_the_job_up(shared, code):
     ]
 
 
-@pytest.mark.end_to_end
 def test_followed_they_come_as_they_are_printed(home, code, train):
     (code / "go").touch()
     slow = (
@@ -247,7 +246,6 @@ def test_a_server_that_is_killed_costs_no_point_of_what_is_used(home, code, tmp_
     assert [at for at, _ in found] == moments()
 
 
-@pytest.mark.end_to_end
 def test_what_is_used_is_shown_while_it_runs_and_after(home, code):
     allranks = command_line(home, code)
     (code / "work.py").write_text(

@@ -29,7 +29,6 @@ def trained(allranks: Allranks, script: str, *words: object) -> str:
     return answer(allranks, "job", "list", "--limit", 1)[0]["name"]
 
 
-@pytest.mark.end_to_end
 def test_from_a_job_to_the_next_one(shared, code, job):
     done = shared("model", "register", "first", "--job", job, "--path", "outputs/model.pt")
     assert done.returncode == 0, done.stderr

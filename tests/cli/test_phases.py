@@ -104,7 +104,6 @@ def source(folder, wheels, go):
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_a_terminal_shows_the_phases_of_a_run(shared_home, code, tmp_path):
     go, folder = tmp_path / "go", tmp_path / "sources"
     folder.mkdir()

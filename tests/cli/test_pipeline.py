@@ -427,6 +427,7 @@ def test_a_killed_server_loses_and_doubles_no_step(
     assert shown == ["xxx 0.5 []", "xxx 0.1 ['--note', 'a b; $HOME']", "0.5 0.5"]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("change", "message", "line"),
     [

@@ -63,7 +63,6 @@ def silent_on(folder: Path, node: int) -> Path:
     return folder
 
 
-@pytest.mark.end_to_end
 def test_a_job_that_can_run(allranks: Allranks, job: Path) -> None:
     code, found = doctor(allranks)
     assert (code, wrong(found)) == (0, [])

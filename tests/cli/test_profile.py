@@ -37,7 +37,6 @@ def profile(allranks: Allranks, name: str, *words: object) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.end_to_end
 def test_what_ranks_do_is_recorded_judged_and_kept(shared: Allranks, shared_home: Path, code: Path):
     (code / "train.py").write_text(SCRIPT)
     words = ("-p", 2, "--detach", "--name", "profiled", "--", "python", "train.py")

@@ -219,7 +219,6 @@ def test_a_dumb_terminal_is_used_like_a_pipe(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_bars_move_while_the_job_runs(home, code, allranks):
     (code / "bar.py").write_text(BAR)
     words = ("run", "-p", 2, "--name", "bars", "--", "python", "bar.py", str(code))

@@ -37,7 +37,6 @@ def test_others_wait_and_say_why_and_a_rank_may_submit_a_job_and_wait_for_it(all
     assert allranks("job", "wait", "both").returncode == 0
 
 
-@pytest.mark.end_to_end
 def test_a_raised_limit_reaches_a_job_that_waits_also_after_a_restart(allranks):
     def shown(name: str) -> dict:
         return json.loads(allranks("job", "show", name, "--json").stdout)

@@ -59,7 +59,6 @@ def jobs(allranks: Allranks) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_an_exact_resume_is_verified_and_leaves_nothing(quick, tmp_path):
     (tmp_path / "model").mkdir()
     keep = 'echo mine > "$ALLRANKS_STATE_DIR/at.json"'

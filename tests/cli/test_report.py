@@ -133,7 +133,6 @@ def test_options_have_one_meaning():
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_real_runs_of_two_sizes(shared, code):
     for nodes in (1, 2):
         command = (

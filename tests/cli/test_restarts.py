@@ -138,7 +138,6 @@ def test_a_spot_job_is_preempted_by_a_regular_one(allranks: Allranks):
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_an_attempt_says_what_it_continues_with(shared: Allranks):
     keeps = 'test $ALLRANKS_ATTEMPT = 2 || { echo 1 > "$ALLRANKS_STATE_DIR/at"; sleep 1; exit 3; }'
     for script, expected in (

@@ -30,7 +30,6 @@ def begin(home: Path, folder: Path, *words: str) -> "subprocess.Popen[str]":
     return process
 
 
-@pytest.mark.end_to_end
 @pytest.mark.parametrize(
     ("words", "output"),
     [
@@ -139,7 +138,6 @@ def test_nothing_leaks_in_from_the_shell(shared):
     assert "s3cret" not in everything
 
 
-@pytest.mark.end_to_end
 def test_the_first_failure_is_the_one_reported(shared):
     script = "if [ $RANK = 1 ]; then echo boom >&2; exit 7; fi; sleep 60"
     began = time.monotonic()
@@ -193,7 +191,6 @@ def test_a_failure_with_attempts_left_starts_again_in_the_same_allocation(shared
     assert shared("job", "logs", "again", "--rank", 1).stdout == "attempt 2\n"
 
 
-@pytest.mark.end_to_end
 def test_inputs_outputs_and_the_jobs_own_folders(shared, code):
     (code / "data.txt").write_text("42")
     (code / "outputs").mkdir()
@@ -273,14 +270,12 @@ def test_detach_cancel_and_wait(shared):
     assert shared("job", "cancel", name).returncode == 0, "twice is once"
 
 
-@pytest.mark.end_to_end
 def test_the_time_limit_ends_it(shared):
     done = shared("run", "--timeout", 0.5, "--json", "--", "sleep", "100")
     assert json.loads(done.stdout)["error"]["reason"] == "TIME_LIMIT"
     assert done.returncode == 1
 
 
-@pytest.mark.end_to_end
 def test_ctrl_c_leaves_the_job_running(shared_home, shared, code):
     process = begin(shared_home, code, "--name", "goes-on")
     process.send_signal(signal.SIGINT)
@@ -395,7 +390,6 @@ def test_where_named_outputs_are(allranks, home):
     assert str(folder) in allranks("job", "show", "a").stdout
 
 
-@pytest.mark.end_to_end
 def test_a_dry_run_starts_nothing_and_prints_everything(allranks, home, code):
     done = allranks(
         "run", "-n", 2, "--dry-run", "--json", "--env", "API_KEY=x", "--", "python", "t.py"
@@ -442,7 +436,6 @@ def test_names_are_safe_in_paths_and_used_once(shared):
     assert (done.returncode, "already exists" in done.stderr) == (2, True)
 
 
-@pytest.mark.end_to_end
 def test_hostile_paths_and_values_are_data(shared, code):
     folder = Path(code, "in put'; touch pwned $(touch pwned) `touch pwned`\nü")
     folder.mkdir()

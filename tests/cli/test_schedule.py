@@ -41,7 +41,6 @@ def seconds_from_now(seconds: float) -> datetime:
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_a_job_is_submitted_at_its_time(allranks: Allranks, code: Path):
     assert answer(allranks, "schedule", "list") == []
     file = schedule(code, seconds_from_now(1.5))

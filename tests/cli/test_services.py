@@ -37,7 +37,6 @@ def services(allranks: Allranks, name: str) -> dict[tuple[str, int], dict[str, A
     return {(each["name"], each["node"]): each for each in job["services"]}
 
 
-@pytest.mark.end_to_end
 def test_services_of_a_job(shared: Allranks, shared_home: Path, code: Path):
     (code / "job.yml").write_text(JOB)
     made = shared("job", "create", "-f", "job.yml")

@@ -13,7 +13,6 @@ WARM = "import os, resource; print(resource.getrlimit(7)[0], oct(os.umask(0)))"
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_a_job_of_this_machine_has_them_and_its_restart(
     shared: Allranks, shared_home: Path, code: Path
 ):

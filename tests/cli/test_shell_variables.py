@@ -25,7 +25,6 @@ def test_dropped_variables_are_reported_once_without_values(shared):
     assert note(shared("run", "-q", *ECHO, env=SHELL)) == ""
 
 
-@pytest.mark.end_to_end
 def test_passed_variables_are_not_reported(shared):
     done = shared("run", "--env-all", *ECHO, env=SHELL)
     assert done.stdout == "/models & more unset INFO\n"

@@ -40,7 +40,6 @@ class Ssh:
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_openssh_s_programs_get_in(
     allranks: Allranks,
     code: Path,

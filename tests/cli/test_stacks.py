@@ -35,7 +35,6 @@ def stacks(allranks: Allranks, name: str) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.end_to_end
 def test_where_every_rank_is_live_and_kept(shared: Allranks, code: Path, tmp_path: Path):
     (code / "train.py").write_text(SCRIPT)
     words = ("-n", 2, "-p", 2, "--detach", "--name", "stuck", "--", "python", "train.py")

@@ -141,7 +141,6 @@ inputs: {n: 4}
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_trials_that_fall_behind_are_stopped(allranks: Allranks, train: Path):
     words = sweep_of("s", "--trials", 6, "--concurrent", 6, "--set", "retry.max_attempts=1")
     space = train / "space.yml"
@@ -429,6 +428,7 @@ def test_a_sweep_says_that_its_early_stopping_comes_too_late(shared, code):
     assert "early stopping" not in soon.stderr + soon.stdout
 
 
+@pytest.mark.medium
 def test_a_restart_runs_the_trials_that_failed_again(allranks: Allranks, code: Path):
     (code / "t.py").write_text(
         "import os, sys\n"

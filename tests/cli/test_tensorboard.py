@@ -91,7 +91,6 @@ def interrupted(process: "subprocess.Popen[str]") -> tuple[int, str]:
     return process.returncode, said
 
 
-@pytest.mark.end_to_end
 def test_of_a_job_that_runs_it_sees_what_is_written_now(shared, shared_home, code, programs):
     (code / "train.py").write_text(JOB)
     name = shared(

@@ -53,7 +53,6 @@ def test_jobs_share_a_server_that_ends_with_the_home(allranks, home, code):
     assert [pid for pid in before if lives(pid)] == []
 
 
-@pytest.mark.end_to_end
 @pytest.mark.parametrize(("prefetch", "expected"), [("1", 1), ("0", 0)])
 def test_a_starting_server_imports_what_the_last_job_imported(
     allranks, home, prefetch: str, expected: int

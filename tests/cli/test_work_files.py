@@ -24,7 +24,6 @@ def files(allranks: Allranks, name: str) -> dict[str, tuple[int, int | None]]:
     }
 
 
-@pytest.mark.end_to_end
 def test_a_model_saved_in_the_working_folder_is_there_afterwards(shared, code):
     (code / "train.py").write_text("open('model.pt', 'w').write('weights')")
     done = shared("run", "--name", "work-one", "--", "python", "train.py")

@@ -71,7 +71,6 @@ def sent(home: Path, job: str) -> list[str]:
         return []
 
 
-@pytest.mark.end_to_end
 def test_the_next_attempt_on_the_same_node(allranks: Allranks, script: Path, home: Path) -> None:
     words = ("--max-attempts", 3, "--", "python", "train.py", "fail")
     done = allranks("run", "--name", "j", *words)
@@ -96,7 +95,6 @@ def test_the_next_attempt_on_the_same_node(allranks: Allranks, script: Path, hom
     assert (found["files"], found["checkpoints"]) == (2, 1)
 
 
-@pytest.mark.end_to_end
 def test_the_next_attempt_after_a_lost_node(allranks: Allranks, script: Path, home: Path) -> None:
     look = {"ALLRANKS_LOOK": "0.1"}
     allranks("server", "start", env=look)

@@ -63,7 +63,6 @@ def test_what_is_not_ones_own_is_refused_in_words(engine, gang, options, said):
     assert "sacctmgr show assoc" in caught.value.hint
 
 
-@pytest.mark.end_to_end
 def test_what_the_controller_has_forgotten_is_found_in_the_accounts(engine, gang):
     env = {**gang.env, OF: "anna b"}
     handle = engine.submit(gang._replace(argv=("/bin/false",), env=env))

@@ -42,7 +42,6 @@ def slurm(
     until(lambda: not with_gpus.slurm("squeue", "-h"), seconds=40)
 
 
-@pytest.mark.end_to_end
 def test_a_rank_gets_a_gpu(slurm: Allranks) -> None:
     one = slurm("run", "--name", "one", "--", "bash", "-c", SEES)
     assert one.returncode == 0, one.stderr

@@ -126,7 +126,6 @@ def test_it_goes_on_while_its_server_is_away(slurm: Allranks, home: Path):
     assert (job["status"], job["attempts"]) == ("Completed", 1)
 
 
-@pytest.mark.end_to_end
 def test_cancel_leaves_nothing(slurm: Allranks, cluster: Cluster, home: Path):
     begin(slurm, "stop-me", "-n", 3)
     assert slurm("job", "cancel", "stop-me").returncode == 0

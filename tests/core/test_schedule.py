@@ -151,6 +151,7 @@ def test_times_go_on(of, after, created):
     assert next_time(of, between, created) == first
 
 
+@pytest.mark.medium
 @given(TRIGGERS, MOMENTS, st.timedeltas(timedelta(), timedelta(days=3)), st.booleans())
 def test_what_is_due_counts_every_time_once(of, planned, late, catch_up):
     planned = next_time(of, planned, planned)

@@ -75,7 +75,6 @@ def test_command(project: Path, shared_home: Path, shared: Allranks, command: st
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_the_named_output_is_downloaded(project: Path, home: Path) -> None:
     (run_line,) = [line for line in commands() if " -o model " in line]
     (download,) = [line for line in commands() if line.startswith("allranks job download")]
@@ -85,7 +84,6 @@ def test_the_named_output_is_downloaded(project: Path, home: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_the_page_on_models(project: Path, home: Path) -> None:
     first = blocks("bash", (ROOT / "docs" / "how-to" / "models.md").read_text())[0]
     done = run(project, home, "bash", "-ec", first)
@@ -117,7 +115,6 @@ def test_the_tutorial(project: Path, home: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_the_job_file(project: Path, shared_home: Path) -> None:
     (yaml,) = blocks("yaml")
     (project / "job.yml").write_text(yaml)

@@ -137,6 +137,7 @@ def test_a_large_gang_is_not_starved_by_small_ones(engine):
     assert seen(engine, large).state is GangState.UP
 
 
+@pytest.mark.medium
 def test_spot_gangs_give_way_and_are_served_last(engine):
     old, young = (gang(name, cpus=1, spot=True) for name in ("old", "young"))
     for each in (old, young):

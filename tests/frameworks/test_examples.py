@@ -319,7 +319,6 @@ def test_a_missing_mpi_implementation(shared: Allranks, code: Path):
 # ---------------------------------------------------------------- JAX and Ray
 
 
-@pytest.mark.end_to_end
 def test_jax_initializes_with_no_argument(run: Run):
     found = run("jax", "jax")
     result = found["result.json"]
@@ -328,7 +327,6 @@ def test_jax_initializes_with_no_argument(run: Run):
     assert "process 1 of 2" in found["stdout"]
 
 
-@pytest.mark.end_to_end
 def test_a_ray_cluster_over_the_nodes_leaves_nothing(run: Run):
     before = set(Path("/tmp").glob("allranks-*"))
     result = run("ray", "ray")["result.json"]

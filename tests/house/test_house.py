@@ -65,11 +65,17 @@ class Source:
         self.name, self.text = name, text
         self.lines = text.splitlines()
         self.tree = ast.parse(text)
+        self.nodes = [*ast.walk(self.tree)]
 
-    def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                yield node
+    def inner_imports(self) -> set[int]:
+        """The lines of the imports inside functions."""
+        return {
+            node.lineno
+            for function in self.nodes
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+            for node in ast.walk(function)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+        }
 
 
 Rule = Callable[[Source], list[str]]
@@ -89,7 +95,7 @@ def engine_words(source: Source) -> list[str]:
         return []
     return [
         f"{source.name}:{node.lineno}: {node.value!r}"
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Constant)
         and node.value in ENGINES
         and (source.name, node.value) not in ENGINE_WORDS_ALLOWED
@@ -102,13 +108,13 @@ def impure_imports(source: Source) -> list[str]:
         return []
     imports = [
         f"{source.name}:{node.lineno}: {module}"
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Import | ast.ImportFrom)
         for module in sorted(imported(node) & IMPURE)
     ]
     return imports + [
         f"{source.name}:{node.lineno}: {node.attr}"
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Attribute)
         and node.attr in ("now", "utcnow", "today")
         and isinstance(node.value, ast.Name)
@@ -120,20 +126,14 @@ def inner_imports(source: Source) -> list[str]:
     """An import inside a function says why (`# lazy: …`); cli/ is lazy as a whole."""
     if source.name.startswith("cli/"):
         return []
-    lines = {
-        node.lineno
-        for function in source.functions()
-        for node in ast.walk(function)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-    }
     said = lambda n: "# lazy:" in source.lines[n - 1] + source.lines[n - 2]  # noqa: E731
-    return [f"{source.name}:{n}" for n in sorted(lines) if not said(n)]
+    return [f"{source.name}:{n}" for n in sorted(source.inner_imports()) if not said(n)]
 
 
 def unpickled(source: Source) -> list[str]:
     """What is read is data: nothing that runs what it reads, and YAML only by a loader of ours."""
     found = []
-    for node in ast.walk(source.tree if source.name not in RUNS_IN_RANKS else ast.parse("")):
+    for node in source.nodes if source.name not in RUNS_IN_RANKS else ():
         if isinstance(node, ast.Import | ast.ImportFrom) and source.name not in UNPICKLES_ITS_OWN:
             found += [f"{source.name}:{node.lineno}" for _ in imported(node) & RUNS_WHAT_IT_READS]
         elif isinstance(node, ast.Call):
@@ -248,7 +248,7 @@ def test_vague_names_become_fewer() -> None:
     names = [
         node.arg if isinstance(node, ast.arg) else node.id
         for source in sources()
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.arg)
         or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
     ]

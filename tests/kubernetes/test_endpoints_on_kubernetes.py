@@ -42,7 +42,6 @@ def replicas(there: Allranks, deployment: str) -> list[dict[str, Any]]:
     return [item for item in shown["replicas"] if item["ready"]]
 
 
-@pytest.mark.end_to_end
 def test_replicas_in_pods(
     there: Allranks, kubernetes: Kubernetes, namespace: str, code: Path, home: Path, tmp_path: Path
 ) -> None:

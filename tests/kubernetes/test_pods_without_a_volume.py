@@ -73,7 +73,6 @@ def test_a_namespace_with_the_restricted_pod_security(
     assert {each.name for each in outputs.iterdir()} == {"o0", "o1"}
 
 
-@pytest.mark.end_to_end
 def test_files_of_all_pods_are_in_the_record(there: Allranks, home: Path, code: Path):
     (code / "train.py").write_text(
         "import os, pathlib, sys\n"

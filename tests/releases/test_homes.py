@@ -81,7 +81,6 @@ def test_no_name_is_gone(release: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_answers_stay(release: Path, home: Path, root: Path, allranks: Allranks) -> None:
     before = json.loads((release / "answers.json").read_text())
     text = json.dumps([answer(allranks, *question.split()) for question in before])
@@ -119,7 +118,6 @@ def test_it_goes_on(home: Path, root: Path, allranks: Allranks) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_its_backup_can_be_restored(release: Path, home: Path, allranks: Allranks) -> None:
     backup = home.parent / "backup.tar"
     backup.write_bytes(lzma.decompress((release / "backup.tar.xz").read_bytes()))

@@ -21,7 +21,7 @@ from tests.support import PATIENCE, environment, leave_nothing
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "allranks"
 
-pytestmark = [pytest.mark.slow, pytest.mark.end_to_end]
+pytestmark = pytest.mark.slow
 
 
 def build(*options: object, source: Path = ROOT) -> None:
@@ -69,6 +69,7 @@ def test_the_sdist_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
     assert record(other) == record(wheel)
 
 
+@pytest.mark.end_to_end
 def test_the_first_job_takes_two_commands_without_a_checkout(wheel: Path, tmp_path: Path) -> None:
     """The README's first lines, with the wheel instead of the checkout; then the page."""
     first = re.search(r"```bash\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)

@@ -153,7 +153,6 @@ def test_agents_that_wait_for_the_gate_leave_too_when_nobody_opens_it(allranks, 
     until(lambda: not processes_of(home))
 
 
-@pytest.mark.end_to_end
 def test_stop_ends_the_jobs_and_leaves_no_process(allranks, home):
     name = allranks("run", "--detach", "-n", 2, "--", "sleep", "300").stdout.strip()
     until(lambda: "started" in allranks("job", "events", name).stdout)

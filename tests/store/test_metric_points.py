@@ -100,6 +100,7 @@ def test_a_hole_is_refused_with_the_size_there_is(database, job):
     assert values(points, job) == {("l", 0): [5.0]}
 
 
+@pytest.mark.medium
 def test_what_is_no_finite_number_comes_back_as_it_was(database, job):
     points = Points(database)
     points.add_from_agent(
@@ -178,6 +179,7 @@ def test_a_thinned_series_is_spread_and_has_the_last(tmp_path_factory, count, mo
     database.dispose()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_thinned_series_keeps_spikes_and_what_is_no_number(database, packed):
     """60,000 points with twenty spikes, NaNs and infinities: a chart's 4,000 have them all."""

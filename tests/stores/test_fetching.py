@@ -66,7 +66,6 @@ def test_check_cache_detects_a_changed_byte(tmp_path: Path, account: Account, pl
 FILES = {f"d{n % 3}/file {n} ü'.txt": os.urandom(n * 100) for n in range(40)}
 
 
-@pytest.mark.end_to_end
 def test_a_cached_folder_is_fetched_once(
     tmp_path: Path, account: Account, wire: Wire, place: str
 ) -> None:
@@ -457,7 +456,6 @@ def test_a_source_that_keeps_changing_is_not_cached(tmp_path: Path, site: Site) 
 # ---------------------------------------------------------------- azure
 
 
-@pytest.mark.end_to_end
 def test_azure_blobs(tmp_path: Path, azurite: int, place: str) -> None:
     endpoint = f"http://127.0.0.1:{azurite}/{ACCOUNT}"
     account = Account(Store("azure", "container", ACCOUNT, endpoint), {"account_key": KEY})

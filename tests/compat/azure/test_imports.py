@@ -106,6 +106,7 @@ def test_what_is_not_there_is_said_at_once(program: str, said: str) -> None:
     assert said in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.medium
 def test_it_is_python(tmp_path: Path) -> None:
     show = "import json, os, sys; print(json.dumps([sys.argv, os.environ.get('PYTHONPATH')]))"
     assert json.loads(python("-c", show, "a", "--b").stdout)[0] == ["-c", "a", "--b"]

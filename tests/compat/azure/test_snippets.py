@@ -273,7 +273,6 @@ def ran(program: str, folder: Path, home: Path) -> subprocess.CompletedProcess[s
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-@pytest.mark.end_to_end
 def test_a_program_of_a_guide(name: str, sources: Path, shared_home: Path) -> None:
     snippet, expected = EXPECTED[name]
     program = f"{CONNECT}\n{snippet}\nimport json\nprint(json.dumps(found))\n"

@@ -249,7 +249,6 @@ for wrong in (
 """
 
 
-@pytest.mark.end_to_end
 def test_files_in_mini_batches(allranks: Allranks, code: Path) -> None:
     folder(code, FILES)
     done = allranks("python", "submit.py", timeout=180)

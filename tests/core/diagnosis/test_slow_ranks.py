@@ -79,6 +79,7 @@ def test_ranks_that_differ_by_chance_are_not_named(world: int, spread: float, se
     assert not found(train(world, lambda rank, step: chance.expovariate(1) * spread, seconds=400.0))
 
 
+@pytest.mark.medium
 @given(every=st.floats(8.0, 120.0), lasts=st.floats(0.5, 20.0), world=st.integers(2, 12))
 @settings(max_examples=15, deadline=None)
 def test_a_rank_that_saves_now_and_then_is_not_named(

@@ -66,6 +66,7 @@ def events(state: State, setups: bool) -> Iterator[State]:
         yield parent._replace(canceled=True), trials
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("policy", [None, Bandit(slack_amount=0.5)])
 @pytest.mark.parametrize(("trials", "concurrent"), [(1, 1), (2, 1), (2, 2), (3, 2)])
 def test_every_interleaving_ends_with_the_right_trials(trials, concurrent, policy):

@@ -63,6 +63,7 @@ def simulate(places: int, gangs: list[Gang], seconds: int, limit: float | None) 
             gang.held_for += bool(gang.placed)
 
 
+@pytest.mark.medium
 @given(KEYS, st.integers(2, 50), st.integers(1, 20))
 def test_a_gang_that_never_fits_holds_hardly_anything(key: str, nodes: int, places: int):
     gang = Gang(key, nodes + places)

@@ -29,7 +29,6 @@ def notes(allranks, job):
     return [e["data"]["message"] for e in said if e["data"].get("about") == "state"]
 
 
-@pytest.mark.end_to_end
 def test_a_state_is_found_again_by_attempts_and_by_later_jobs(allranks):
     script = """
         cd "$ALLRANKS_STATE_DIR"; test "$SSM_STATE" = "$PWD"

@@ -110,7 +110,6 @@ def test_a_home_is_its_owners_only(home: Path, code: Path) -> None:
     assert wide == []
 
 
-@pytest.mark.end_to_end
 def test_no_token_is_on_a_command_line(home: Path, code: Path) -> None:
     allranks = command_line(home, code)
     script = (

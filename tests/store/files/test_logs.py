@@ -23,6 +23,7 @@ def logs(folder, content: bytes) -> Logs:
     return made
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("block", [1, 2, 3, 1 << 18])
 def test_the_last_lines_are_those_of_the_whole_file(tmp_path, monkeypatch, block):
     monkeypatch.setattr(files, "_BLOCK", block)
