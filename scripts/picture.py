@@ -175,6 +175,16 @@ CASTS = (
         ),
     ),
     Cast(
+        "how-to/models",
+        {"train.py": FIT + 'open("outputs/model.txt", "w").write("weights\\n")\n'},
+        (
+            "allranks model register birds --job fit --path outputs/model.txt --alias candidate",
+            "allranks model show birds",
+            "allranks run -i model=azureml:birds@candidate -- cat '${{inputs.model}}'",
+        ),
+        ("allranks run --name fit -m acc='acc: (.*)' -- python train.py --lr 0.02 --batch 16",),
+    ),
+    Cast(
         "how-to/rehearse",
         {"train.py": TUTORIAL},
         (

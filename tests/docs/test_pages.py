@@ -22,6 +22,7 @@ from docs.tabs import TabsExtension
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(DOCS.glob("how-to/*.md"))
+OTHERS = sorted([*DOCS.glob("*.md"), *DOCS.glob("guides/*.md"), *DOCS.glob("explanation/*.md")])
 FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 BEGINS = re.compile(r"[-*] |\d+\. |\||#|>")  # a list item, a row, a heading or a box of its own
 BOXES = ("> [!NOTE]", "> [!TIP]", "> [!WARNING]")
@@ -37,7 +38,7 @@ def _paragraphs(page: str) -> Iterator[str]:
         several.append(text)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=lambda page: page.stem)
 def test_no_paragraph_has_more_than_80_words(page: Path) -> None:
     long = [each for each in _paragraphs(page.read_text()) if len(each.split()) > 80]
     assert long == []
