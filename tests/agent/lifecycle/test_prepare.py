@@ -10,7 +10,7 @@ import pytest
 
 from allranks.agent.lifecycle import prepare
 from allranks.core.job import code_packages
-from allranks.core.plan import Container, OutputTask, Task
+from allranks.core.plan import Container, InputTask, OutputTask, Task
 from allranks.errors import AllranksError
 from allranks.snapshot.take import take_snapshot
 from tests.hostile.harness import Place
@@ -261,3 +261,40 @@ def test_code_in_outputs_never_replaces_what_another_node_puts_there_meanwhile(
     prepare.prepare(task, tmp_path, prepare.LaidOut(work), 0.0, {})
     outputs = record / "artifacts" / "outputs"
     assert {path.name: path.read_text() for path in outputs.iterdir()} == {"a": "of a rank"}
+
+
+def test_a_downloaded_input_is_copied_once_however_its_links_lead(tmp_path: Path):
+    """Two links that lead back would be followed 2^40 times."""
+    place = Place(tmp_path)
+    agents = place.goal / "home" / "nodes"
+    folder, source = agents / "j.1" / "0" / "attempt-1", place.goal
+    folder.mkdir(parents=True)
+    (agents / "other.1").mkdir()
+    (source / "d" / "below").mkdir(parents=True)
+    (source / "d" / "a").write_text("1")
+    for name, to in (("d/back", ".."), ("d/again", ".."), ("latest", "d"), ("d/file", "a")):
+        (source / name).symlink_to(to)
+    task = Task("j", "e", "true", record=str(folder / "r"))
+    task = task._replace(inputs=(InputTask("x", source=str(source), mode="download"),))
+    work = prepare.prepare(task, folder, prepare.LaidOut(folder), 0.0, {})
+    copy = Path(work.paths["inputs.x"])
+    assert sorted(os.listdir(copy)) == ["d", "home", "latest"]
+    assert [*(copy / "home").iterdir()] == []
+    assert sorted(os.listdir(copy / "d")) == ["a", "again", "back", "below", "file"]
+    assert (copy / "latest" / "file").read_text() == "1"
+    assert (copy / "d" / "back").resolve() == (copy / "d" / "again").resolve() == copy.resolve()
+
+
+def test_a_large_input_is_copied_no_further_once_the_job_is_canceled(tmp_path: Path):
+    (tmp_path / "large").write_bytes(bytes(prepare._PIECE * 3))
+    task = Task("j", "e", "true", record=str(tmp_path / "r"))
+    item = InputTask("x", source=str(tmp_path / "large"), mode="download")
+    task, folder = task._replace(inputs=(item,)), tmp_path / "a"
+    folder.mkdir()
+
+    def go_on() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare.prepare(task, folder, prepare.LaidOut(folder), 0.0, {}, go_on)
+    assert (tmp_path / "a" / "inputs" / "x" / "large").stat().st_size == prepare._PIECE

@@ -199,7 +199,8 @@ class Agent:
             self._in(Phase.STATE, self._begin_state, wait)
             collect_files.set_aside(self._task, self._where.node, self._attempt)
             self._in(Phase.STATE, self._working.begin, self._attempt, code, wait, self._in.doing)
-            work = prepare(self._task, folder, self._working.laid_out, time.time(), elsewhere)
+            laid_out = self._working.laid_out
+            work = prepare(self._task, folder, laid_out, time.time(), elsewhere, self._heed)
             output_disks.note_unseen(
                 self._task, self._server_home, self._where, self._link.server, self._calls
             )
@@ -346,10 +347,13 @@ class Agent:
         fds = [] if fd is None else [fd]
         until = math.inf if seconds is None else time.monotonic() + seconds
         while not select.select(fds, [], [], 0.0)[0] and time.monotonic() < until:
-            order = self._order()
-            if order["do"] == "stop" and heeds(order):
-                raise Stopped(Reason(order["why"]))
+            self._heed(heeds)
             self._wait_a_while(min(1.0, max(0.0, until - time.monotonic())), fds)
+
+    def _heed(self, heeds: Callable[[Assignment], bool] = lambda order: True) -> None:
+        order = self._order()
+        if order["do"] == "stop" and heeds(order):
+            raise Stopped(Reason(order["why"]))
 
     def _fetch_code(self, folder: Path) -> Path | None:
         folder_trees.remove(folder, ignore_errors=True)

@@ -7,7 +7,8 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +25,8 @@ from allranks.spec.shell.expressions import fill_shell
 # In a job's record: when its first node began to collect outputs; and seconds by which the clocks
 # of the record and of the folder may differ.
 _COLLECTS, _SKEW = "collects", 1.0
+# Bytes of an input that are copied at a time.
+_PIECE = 8 << 20
 
 
 class LaidOut(NamedTuple):
@@ -52,10 +55,12 @@ def prepare(
     laid_out: LaidOut,
     began: float,
     elsewhere: Mapping[str, str],
+    go_on: Callable[[], None] = lambda: None,
 ) -> Work:
     """Prepare the attempt's ``folder`` and the working folder. ``elsewhere`` has the local paths of
     inputs and outputs in datastores, as `inputs.NAME` and `outputs.NAME`, and of the state, as
-    `state_dir` and `instance_state_dir`.
+    `state_dir` and `instance_state_dir`. ``go_on`` is called between
+    pieces of inputs, and raises what ends this.
 
     Raises AllranksError or OSError.
     """
@@ -64,7 +69,7 @@ def prepare(
     paths = {"name": task.job, **parameters, **_folders(task), **elsewhere}
     for item in task.inputs:
         key = f"inputs.{item.name}"
-        paths[key] = elsewhere.get(key) or _input(item, folder)
+        paths[key] = elsewhere.get(key) or _input(item, folder, go_on)
     for output in task.outputs:
         key = f"outputs.{output.name}"
         paths[key] = elsewhere.get(key) or _output(output, task.record)
@@ -247,7 +252,7 @@ def _folders(task: Task) -> dict[str, str]:
     return folders
 
 
-def _input(item: InputTask, folder: Path) -> str:
+def _input(item: InputTask, folder: Path, go_on: Callable[[], None]) -> str:
     if item.text is not None:
         return item.text
     if item.uri:
@@ -261,21 +266,55 @@ def _input(item: InputTask, folder: Path) -> str:
     if item.mode != "download":
         return str(source)
     copy = folder / "inputs" / item.name / source.name
-    if source.is_dir():
-        try:
-            shutil.copytree(source, copy)
-        except shutil.Error as error:
-            path, _, why = error.args[0][0]
-            raise AllranksError(
-                f"cannot copy {len(error.args[0])} files of the input {item.name}: {why}",
-                where=str(path),
-                hint="mode `download` copies regular files only; use `ro_mount` to read the folder "
-                "where it is",
-            ) from None
-    else:
-        copy.parent.mkdir(parents=True)
-        shutil.copy2(source, copy)
+    copy.parent.mkdir(parents=True)
+    # Not those of agents, where the home is in the folder: the copy would have itself in it.
+    agents = {os.path.realpath(each) for each in (folder, *[*folder.parents][:3])}
+    try:
+        for path in _files_of(source, copy, dict.fromkeys(agents)):
+            _copy_file(path, copy / os.path.relpath(path, source), go_on)
+    except OSError as error:
+        raise AllranksError(
+            f"cannot copy the input {item.name}: {error.strerror or error}",
+            where=str(error.filename or source),
+            hint="mode `download` copies regular files only; use `ro_mount` to read the folder "
+            "where it is",
+        ) from None
     return str(copy)
+
+
+def _files_of(source: Path, copy: Path, copies: dict[str, Path | None]) -> Iterator[str]:
+    """The files below the source, or it itself; makes the folders. ``copies`` has theirs by real
+    paths: a link to one that has a copy leads there, for links may lead back, or to one another."""
+    if not source.is_dir():
+        yield str(source)
+        return
+    copies[os.path.realpath(source)] = copy
+    for folder, folders, names in folder_trees.walk(source, onerror=_raise, followlinks=True):
+        target = copy / os.path.relpath(folder, source)
+        target.mkdir()
+        real = {name: os.path.realpath(os.path.join(folder, name)) for name in folders}
+        folders[:] = [name for name in folders if real[name] not in copies]
+        for name in real.keys() - {*folders}:
+            if (there := copies[real[name]]) is not None:
+                (target / name).symlink_to(os.path.relpath(there, target))
+        copies.update({real[name]: target / name for name in folders})
+        yield from (os.path.join(folder, name) for name in names)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _copy_file(path: str, copy: Path, go_on: Callable[[], None]) -> None:
+    """Raises OSError, and what ``go_on`` raises."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", 0) as source:
+        if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        with copy.open("xb", 0) as target:
+            while piece := source.read(_PIECE):
+                target.write(piece)
+                go_on()
+    shutil.copystat(path, copy)
 
 
 def _output(output: OutputTask, record: str) -> str:
