@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from allranks import http_client
 from allranks.errors import NotFound, Problem, ServerError, SpecError, Unreachable, UsageError
 from allranks.http_client import Client
 from allranks.sdk.submit.send import send
@@ -184,3 +185,22 @@ def test_a_submit_that_is_broken_off_may_have_been_taken(peer, client):
     with pytest.raises(Unreachable) as caught:
         send(Client(url), submission, None)
     assert caught.value.hint == "see `allranks server status`"
+
+
+@pytest.mark.parametrize("status", ["200 OK", "404 Not Found"])
+def test_an_answer_without_end_fills_no_memory(peer, client, monkeypatch, status):
+    monkeypatch.setattr(http_client, "_LARGEST", 1 << 20)
+    head = f"HTTP/1.1 {status}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    endless = head + (b"10000\r\n" + bytes(1 << 16) + b"\r\n") * 32
+    asked = [lambda: client.call("GET", "/x")]
+    if status != "200 OK":
+        asked += [
+            lambda: client.part("/x"),
+            lambda: [*client.stream("GET", "/x")],
+            lambda: client.upgrade("/x", "p"),
+        ]
+    for ask in asked:
+        peer.answers = [endless + b"CLOSE"]
+        with pytest.raises(Unreachable, match="too large"):
+            ask()
+        client.close()

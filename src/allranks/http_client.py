@@ -24,7 +24,7 @@ Body = bytes | BinaryIO | None
 # Addresses with this prefix are folders, not URLs: see `agent.transport.mailbox`.
 MAILBOX = "mailbox:"
 
-# Bytes that a server may send: a body of known size for memory, a line of a stream, its headers.
+# Bytes that a server may send: a body for memory, a line of a stream, its headers.
 _LARGEST, _LONGEST_LINE, _LONGEST_HEAD = 1 << 30, 64 << 20, 1 << 18
 # No count of a server is larger.
 _COUNT = 1 << 63
@@ -163,7 +163,7 @@ class Client:
         body = None if data is None else json.dumps(data).encode()
         reply, file = self._open(method, path, body, timeout)
         if reply.status >= 400:
-            checked(reply._replace(body=b"".join(_body(reply, file))))
+            self._check(reply, file)
         try:
             yield from _lines(_body(reply, file))
         except (OSError, ValueError) as error:
@@ -185,13 +185,21 @@ class Client:
         more = f"range: bytes={span[0]}-{span[1] - 1}\r\n" if span else ""
         reply, file = self._open("GET", path, None, timeout, more)
         if reply.status >= 400 and reply.status != 416:
-            checked(reply._replace(body=b"".join(_body(reply, file))))
+            self._check(reply, file)
         return reply, self._pieces(reply, file)
 
     def closed(self, why: str = "") -> Unreachable:
         """The error of a connection that broke."""
         hint = "see `allranks server status`, and try it again"
         return Unreachable(f"the server at {self.url} closed the connection{why}", hint=hint)
+
+    def _check(self, reply: Reply, file: BufferedReader) -> None:
+        """Raise the error of a server that refuses."""
+        try:
+            reply = reply._replace(body=_whole(reply, file))
+        except (OSError, ValueError) as error:
+            raise self.closed(f": {error}") from None
+        checked(reply)
 
     def _pieces(self, reply: Reply, file: BufferedReader) -> Generator[bytes, None, None]:
         whole = False
@@ -219,7 +227,7 @@ class Client:
         reply, file = self._open("POST", path, None, timeout, more, buffer=1)
         if reply.status != 101:
             with file:
-                checked(reply._replace(body=b"".join(_body(reply, file))))
+                self._check(reply, file)
             hint = "check that it is an allranks server of this version: `allranks server status`"
             raise Unreachable(f"the server at {self.url} does not speak {protocol}", hint=hint)
         assert self._socket is not None
@@ -439,7 +447,12 @@ def _body(reply: Reply, file: BufferedReader) -> Iterator[bytes]:
 def _whole(reply: Reply, file: BufferedReader) -> bytes:
     """The body at once: of one whose size is known nothing is copied."""
     if reply.headers.get("transfer-encoding", "").lower() == "chunked":
-        return b"".join(_body(reply, file))
+        whole = bytearray()
+        for piece in _body(reply, file):
+            whole += piece
+            if len(whole) > _LARGEST:
+                raise ValueError("the answer is too large")
+        return bytes(whole)
     return _exactly(file, _length(reply))
 
 
