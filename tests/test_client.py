@@ -192,15 +192,15 @@ def test_an_answer_without_end_fills_no_memory(peer, client, monkeypatch, status
     monkeypatch.setattr(http_client, "_LARGEST", 1 << 20)
     head = f"HTTP/1.1 {status}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
     endless = head + (b"10000\r\n" + bytes(1 << 16) + b"\r\n") * 32
-    asked = [lambda: client.call("GET", "/x")]
+    calls = [lambda: client.call("GET", "/x")]
     if status != "200 OK":
-        asked += [
+        calls += [
             lambda: client.part("/x"),
             lambda: [*client.stream("GET", "/x")],
             lambda: client.upgrade("/x", "p"),
         ]
-    for ask in asked:
+    for call in calls:
         peer.answers = [endless + b"CLOSE"]
         with pytest.raises(Unreachable, match="too large"):
-            ask()
+            call()
         client.close()

@@ -29,23 +29,23 @@ def test_only_who_has_the_lock_is_signalled(
 ) -> None:
     """-1 is all processes that a person has, and 0 those of its own group."""
     other = subprocess.Popen((sys.executable, "-c", "input()"), stdin=subprocess.PIPE)
-    said = str(other.pid if pid == "other" else pid).replace("'", '"')
-    said = {"x": '"x"', "None": "null", "True": "true"}.get(said, said)
+    text = str(other.pid if pid == "other" else pid).replace("'", '"')
+    text = {"x": '"x"', "None": "null", "True": "true"}.get(text, text)
     home = Home(tmp_path)
     locks = [home.lock, home.serve / "lock", tmp_path / "warm" / "of.lock"]
     for lock in locks:
         lock.parent.mkdir(exist_ok=True)
-    held = [file_locks.take(lock) for lock in locks]
-    home.server.write_text(f'{{"pid": {said}, "url": "http://127.0.0.1:1"}}')
-    (home.serve / "address").write_text(f'{{"pid": {said}, "host": "127.0.0.1", "port": 1}}')
-    locks[2].write_text(said)
+    descriptors = [file_locks.take(lock) for lock in locks]
+    home.server.write_text(f'{{"pid": {text}, "url": "http://127.0.0.1:1"}}')
+    (home.serve / "address").write_text(f'{{"pid": {text}, "host": "127.0.0.1", "port": 1}}')
+    locks[2].write_text(text)
     monkeypatch.setattr(router_process, "_END", 0.0)
     find_server.end(home, signal.SIGKILL)
     router_process.RouterProcess(home.serve).end()
     warm_processes.end(locks[2].parent)
     assert signalled == []
     other.communicate(b"\n")
-    assert None not in held
+    assert None not in descriptors
 
 
 def test_who_has_the_lock_is_signalled(tmp_path: Path, signalled: list[int]) -> None:

@@ -25,15 +25,15 @@ def test_a_home_is_no_folder_that_another_user_laid_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: int, mode: int, uid: int, is_home: bool
 ) -> None:
     there = os.stat_result((0o40000 | mode, 1, 1, 1, owner, 1, 0, 0, 0, 0))
-    taken: settings.Home | UsageError
+    answer: settings.Home | UsageError
     with monkeypatch.context() as patched:
         patched.setattr(os, "stat", lambda path: there)
         patched.setattr(os, "getuid", lambda: uid)
         try:
-            taken = settings.home({"ALLRANKS_HOME": str(tmp_path)})
+            answer = settings.home({"ALLRANKS_HOME": str(tmp_path)})
         except UsageError as error:
-            taken = error
-    assert isinstance(taken, settings.Home) == is_home
+            answer = error
+    assert isinstance(answer, settings.Home) == is_home
 
 
 def test_a_home_that_is_not_there_yet_is_one(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import os
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -261,6 +262,31 @@ def test_own_states_of_jobs_that_the_restored_record_does_not_know_are_put_aside
     there = [str(head.parent.relative_to(home.states)) for head in home.states.glob("*/*/head")]
     assert there == ([f"{OF_JOBS}/one"] if with_files else [f"{NAMED}/mine"])
     assert (aside / "states" / OF_JOBS / "mine" / HEAD).exists()
+
+
+@pytest.mark.parametrize("hostile", ["name", "link", "link above"])
+def test_a_backup_moves_and_removes_nothing_outside_of_the_home(
+    old: Home, tmp_path: Path, hostile: str
+):
+    outside = tmp_path / "outside"
+    (outside / "attempts" / "9").mkdir(parents=True)
+    name = "one"
+    if hostile == "name":
+        name = "../../outside"
+        with opened_database(old.database) as database, database.begin() as connection:
+            connection.exec_driver_sql("PRAGMA foreign_keys=OFF")
+            connection.exec_driver_sql("UPDATE jobs SET name=? WHERE name='one'", (name,))
+    link = old.jobs / "one" if hostile == "link" else old.jobs / "one" / "attempts"
+    shutil.rmtree(link)
+    link.symlink_to(outside if hostile == "link" else outside / "attempts")
+    file = backup.write(old, tmp_path / "b.tar", True, quiet).file
+    home = filled(tmp_path / "used", "mine")
+    if hostile != "name":
+        restore.restore(home, Path(file), True, quiet)
+    else:
+        with pytest.raises(UsageError, match="no job's name"):
+            restore.restore(home, Path(file), True, quiet)
+    assert (outside / "attempts" / "9").exists()
 
 
 def test_a_home_whose_database_is_damaged_is_restored_with_force(file: Path, tmp_path: Path):

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from allranks import file_locks, folder_trees, settings
 from allranks.core.amounts import counted
 from allranks.core.transfer_progress import OnProgress, Progress
-from allranks.errors import Conflict, NotFound, ServerError
+from allranks.errors import Conflict, NotFound, ServerError, UsageError
 from allranks.server.assets.datastores import Datastores
 from allranks.server.storage import backup_archive
 from allranks.settings import Home
@@ -142,6 +142,9 @@ def _restore(home: Home, backup: Path, report: OnProgress) -> Report:
         with database.opened_database(new / home.database.name) as copy:
             Datastores.leave_upload_folders(Settings(copy))
         holds = database_copy.contents(new / home.database.name)
+        if paths := [name for name in holds.jobs if "/" in name or name.startswith(".")]:
+            message = f"the backup is damaged: {paths[0]!r} is no job's name"
+            raise UsageError(message, where=str(backup), hint="use another backup")
         for path in _too_new(new / home.jobs.name, holds):
             folder_trees.remove(path)
         port_in_use = _give_up_port(new / home.server.name)
@@ -171,7 +174,7 @@ def _give_up_port(server_file: Path) -> int | None:
     as the server of the original does on the same machine. Returns that port."""
     try:
         port = int(json.loads(server_file.read_text())["port"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
         return None
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -201,10 +204,16 @@ def _too_new(jobs: Path, holds: database_copy.Contents) -> Iterator[Path]:
     """Output of attempts that the restored record does not have. Running agents send it again; new
     attempts write their own."""
     for name, (attempt, begun) in holds.live.items():
-        with contextlib.suppress(FileNotFoundError):
-            for folder in (jobs / name / "attempts").iterdir():
-                if int(folder.name) >= attempt + begun:
-                    yield folder
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            # Links of a backup lead anywhere.
+            above, _ = folder_trees.open_parent(jobs, f"{name}/attempts/-")
+            try:
+                numbers = os.listdir(f"/proc/self/fd/{above}")
+            finally:
+                os.close(above)
+            for number in numbers:
+                if int(number) >= attempt + begun:
+                    yield jobs / name / "attempts" / number
 
 
 def _units(new: Path) -> Iterator[str]:
