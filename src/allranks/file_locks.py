@@ -50,9 +50,9 @@ def has_open(pid: object, path: Path) -> bool:
     with contextlib.suppress(OSError):
         if type(pid) is int and pid > 0 and is_held(path):
             lock, files = os.stat(path), f"/proc/{pid}/fd"
-            for each in os.listdir(files):
+            for number in os.listdir(files):
                 with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
-                    if os.path.samestat(os.stat(f"{files}/{each}"), lock):
+                    if os.path.samestat(os.stat(f"{files}/{number}"), lock):
                         return True
     return False
 

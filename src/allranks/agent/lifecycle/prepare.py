@@ -268,7 +268,7 @@ def _input(item: InputTask, folder: Path, go_on: Callable[[], None]) -> str:
     copy = folder / "inputs" / item.name / source.name
     copy.parent.mkdir(parents=True)
     # Not those of agents, where the home is in the folder: the copy would have itself in it.
-    agents = {os.path.realpath(each) for each in (folder, *[*folder.parents][:3])}
+    agents = {os.path.realpath(path) for path in (folder, *[*folder.parents][:3])}
     try:
         for path in _files_of(source, copy, dict.fromkeys(agents)):
             _copy_file(path, copy / os.path.relpath(path, source), go_on)
