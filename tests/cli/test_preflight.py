@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import CLI, Allranks, environment, until
+from tests.support import CLI, PATIENCE, Allranks, environment, until
 
 # Real servers and gangs: one to ten seconds a test.
 pytestmark = pytest.mark.slow
@@ -36,7 +36,7 @@ def job(code: Path) -> Path:
 
 
 def doctor(
-    allranks: Allranks, *words: object, timeout: float = 60, **options: Any
+    allranks: Allranks, *words: object, timeout: float = 50 * PATIENCE, **options: Any
 ) -> tuple[int, list[dict[str, Any]]]:
     words = ("--job", "job.yml", "--json", "--timeout", timeout, *words)
     done = allranks("doctor", *words, **options)
@@ -82,18 +82,17 @@ def test_a_node_that_does_not_answer_is_named_in_time_and_nothing_is_left(
 ) -> None:
     env = {"VIRTUAL_ENV": str(silent_on(tmp_path / "env", 1))}
 
-    def told() -> list[str]:
+    # The others meet without it; a machine that is busy needs more time for that.
+    for limit in (10, 30, 90):
         began = time.monotonic()
-        code, found = doctor(allranks, env=env, timeout=10)
-        assert time.monotonic() - began < 60  # it is silent for ten minutes
-        lines = [line for line in wrong(found) if not line.endswith("not tried: too little time")]
-        assert (code, lines) == (1, ["gang: node 1 does not answer: its Python did not answer"])
-        assert next(each for each in found if each["state"] == "bad")["node"] == 1
-        until(lambda: set(states(allranks)) == {"Canceled"})
-        return [each["found"] for each in found]
-
-    # The others met without it; on a machine that is busy there may be no time left for that.
-    until(lambda: "2 nodes have the right sum" in told(), 40)
+        code, found = doctor(allranks, env=env, timeout=limit)
+        assert time.monotonic() - began < 300  # it is silent for ten minutes
+        until(lambda: set(states(allranks)) <= {"Canceled"})
+        if "2 nodes have the right sum" in [each["found"] for each in found]:
+            break
+    assert (code, wrong(found)) == (1, ["gang: node 1 does not answer: its Python did not answer"])
+    assert next(each for each in found if each["state"] == "bad")["node"] == 1
+    assert "2 nodes have the right sum" in [each["found"] for each in found]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -102,7 +101,7 @@ def test_interrupted_it_leaves_no_gang_behind(
 ) -> None:
     allranks("server", "start")
     env = environment(home) | {"VIRTUAL_ENV": str(silent_on(tmp_path / "env", 0))}
-    argv = [sys.executable, "-c", CLI, "doctor", "--job", str(job)]
+    argv = [sys.executable, "-c", CLI, "doctor", "--job", str(job), "--timeout", "600"]
     with subprocess.Popen(argv, env=env, stderr=subprocess.PIPE, text=True) as doctor:
         until(lambda: states(allranks) == ["Running"])
         doctor.send_signal(number)
@@ -118,7 +117,7 @@ def test_a_server_that_hangs_does_not_hold_it_up(allranks: Allranks, job: Path) 
     try:
         began = time.monotonic()
         code, found = doctor(allranks, timeout=10)
-        assert time.monotonic() - began < 60  # it hangs for good
+        assert time.monotonic() - began < 50 * PATIENCE  # it hangs for good
     finally:
         os.kill(told["pid"], signal.SIGCONT)
     assert (code, wrong(found)) == (1, ["gang: the server did not answer within the time limit"])

@@ -152,6 +152,9 @@ sampling_algorithm: grid
 early_termination: {type: bandit, slack_amount: 0.2, delay_evaluation: 2}
 """
     )
+    # One that falls behind goes on until it is stopped.
+    endless = TRAIN.replace("steps + 1)", "10**6 if x == 0.9 else steps + 1)")
+    (train / "train.py").write_text(endless)
     words = ("run", "--name", "s", "--sweep", "space.yml", *METRIC, *COMMAND, 40, 0.1)
     done = allranks(*words)
     assert done.returncode == 0, done.stderr
@@ -273,9 +276,16 @@ def test_an_environment_that_cannot_be_built_is_tried_once(allranks: Allranks, t
 
 
 @pytest.mark.slow
-def test_cancel_restart_and_delete(allranks: Allranks, train: Path):
+def test_cancel_restart_and_delete(allranks: Allranks, train: Path, tmp_path: Path):
+    go = tmp_path / "go"
+    waits = f"""\
+import os, pathlib, time
+while os.environ["ALLRANKS_JOB"] not in ("s_0", "s_1") and not pathlib.Path({str(go)!r}).exists():
+    time.sleep(0.05)
+"""
+    (train / "train.py").write_text(waits + TRAIN)
     words = sweep_of("s", "--trials", 6, "--concurrent", 2, "--detach")
-    assert allranks(*words, *COMMAND, 10, 0.1).returncode == 0
+    assert allranks(*words, *COMMAND, 3, 0).returncode == 0
     until(lambda: answer(allranks, "job", "show", "s")["counts"].get("Completed", 0) >= 2)
     assert "has not ended" in allranks("job", "delete", "--yes", "s_0").stderr
     allranks("job", "cancel", "s")
@@ -285,6 +295,7 @@ def test_cancel_restart_and_delete(allranks: Allranks, train: Path):
     assert counts["Canceled"] >= 1
     assert counts.keys() <= {"Canceled", "Completed"}
 
+    go.touch()
     done = allranks("job", "restart", "s", "--trials", 7, "--stream")
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[0] == "s goes on; trials that completed stay"
