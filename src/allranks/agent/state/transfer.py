@@ -180,7 +180,7 @@ class _Upload:
         return self._tree.reading(path, self._files[path])
 
     def known(self, path: str) -> LocalChange | None:
-        """The change of a file that was hashed before."""
+        """The change of a file that is hashed."""
         change = self._unsent.get(path)
         return change if change is not None and change.state == self._files[path] else None
 
@@ -244,37 +244,26 @@ class _Carrier(NamedTuple):
         upload.end(paths[0], error)
 
     def _send_small(self, upload: _Upload, paths: Sequence[str]) -> None:
-        contents, changes = dict[str, bytes](), list[LocalChange]()
+        contents = dict[str, bytes]()
         for path in paths:
-            change = upload.known(path)
-            if change is None and (data := self._read(upload, path)) is not None:
-                change = upload.hashed(path, hashlib.sha256(data).hexdigest())
-                contents[change.entry.sha256] = data
-            if change is not None:
-                changes.append(change)
-        lacks = self._missing([change.entry.sha256 for change in changes])
-        for path, _, entry in changes:
-            lacking = entry.sha256 in lacks and entry.sha256 not in contents
-            if lacking and (data := self._read(upload, path)) is not None:
-                contents[entry.sha256] = data
-        sent = {sha256: data for sha256, data in contents.items() if sha256 in lacks}
-        if sent:
+            self.go_on()
+            try:
+                with upload.reading(path) as file:
+                    data = file.read()
+            except (ChangedMeanwhile, OSError) as error:
+                upload.end(path, error)
+            else:
+                sha256 = hashlib.sha256(data).hexdigest()
+                upload.hashed(path, sha256)
+                contents[sha256] = data
+        lacks = self._missing([*contents]) if contents else {}
+        if sent := {sha256: contents[sha256] for sha256 in lacks}:
             head = json.dumps([[sha256, len(data)] for sha256, data in sent.items()])
             body = b"".join([head.encode(), b"\n", *sent.values()])
             self.client.call("PUT", f"{self.base}/contents", body)
-        for change in changes:
-            if change.path not in upload.ended:
-                upload.end(change.path)
-
-    def _read(self, upload: _Upload, path: str) -> bytes | None:
-        """The content of a small file; None if it cannot be read."""
-        self.go_on()
-        try:
-            with upload.reading(path) as file:
-                return file.read()
-        except (ChangedMeanwhile, OSError) as error:
-            upload.end(path, error)
-            return None
+        for path in paths:
+            if path not in upload.ended:
+                upload.end(path)
 
     def _send_large(self, file: BinaryIO, entry: Entry) -> None:
         """Send a content in pieces, from what the server has of it on."""
@@ -289,11 +278,9 @@ class _Carrier(NamedTuple):
             have = int(json.loads(reply.body)["have"])
             have = have if have < size else None
 
-    def _missing(self, hashes: Iterable[str]) -> dict[str, int]:
+    def _missing(self, hashes: Sequence[str]) -> dict[str, int]:
         """Those contents that the server lacks, with the bytes that it has of them."""
-        lacks: dict[str, int] = {}
-        if asked := sorted({*hashes}):
-            lacks = self.client.json("POST", f"{self.base}/missing", asked)
+        lacks: dict[str, int] = self.client.json("POST", f"{self.base}/missing", hashes)
         return lacks
 
     def _hash(self, file: BinaryIO) -> str:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from allranks.core.data.state_manifest import is_path
+from allranks.core.data.state_manifest import Entry, is_path
 from allranks.core.data.working_set import is_carried
 
 GONE = "gone"
@@ -30,6 +30,12 @@ class Change(NamedTuple):
     mtime_ns: int = 0
     target: str = ""
     apart: bool = False
+
+    @staticmethod
+    def of(entry: Entry) -> Change:
+        """That there is this file or link."""
+        mtime_ns = entry.mtime_ns if entry.what == "file" else 0
+        return Change(0, entry.what, entry.size, mtime_ns, entry.target)
 
     def is_as(self, other: Change) -> bool:
         """Whether both left the same, in whatever attempt."""

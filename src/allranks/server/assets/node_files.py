@@ -36,8 +36,6 @@ from allranks.server.assets.synced_folders import (
     SyncedFolders,
     commit,
     entry_of,
-    put_of,
-    require_attempt,
     require_live,
 )
 from allranks.settings import Home
@@ -92,6 +90,9 @@ class NodeFiles(SyncedFolders):
             raise UsageError("the nodes of this job share the server's disk", hint="leave it out")
         return self._open(self._folder(row) / str(node))
 
+    def may_write(self, path: str, node: int) -> bool:
+        return path.startswith(f"{own(node)}/") and may_write(_within(path), node)
+
     def begin(self, task: Task, record: Path, entries: Entries) -> None:
         """Give all nodes of a new job the files that its record starts with: nobody knows which
         node wrote which. Raises OSError."""
@@ -130,10 +131,8 @@ class NodeFiles(SyncedFolders):
     def _sync(self, row: JobRow, state: State, node: int, report: Mapping[str, Any]) -> SyncAnswer:
         """Place changes in the record, then commit them: a server that is killed in between gets
         them again."""
-        require_attempt(row, report)
-        was = state.revision
+        puts, was = self._puts(row, node, report), state.revision
         self._give(row, state, node)
-        puts = [_put(each, node) for each in report["puts"]]
         for path, _, entry in puts:
             if entry and entry.what == "file" and not state.content(entry.sha256).exists():
                 raise MissingCode(f"the content of {path!r} is missing", hint="upload it first")
@@ -317,16 +316,6 @@ def files_in(
             if entry.what != "link" or stays_inside(f"{own(0)}/{path}", entry.target):
                 entries[path] = entry
     return entries
-
-
-def _put(report: Mapping[str, Any], node: int) -> Put:
-    """A node's change. Raises UsageError for paths it may not write."""
-    put = put_of(report, node)
-    if put.path.split("/")[0] != own(node) or not may_write(_within(put.path), node):
-        raise UsageError(
-            f"{put.path[:255]!r} is not a path that this node may write", hint="leave it out"
-        )
-    return put
 
 
 def _within(path: str) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from allranks import folder_trees
 from allranks.core.amounts import size_text
 from allranks.core.data import node_changes, working_set
 from allranks.core.data.node_changes import GONE, Change, NodeChanges
@@ -121,7 +122,7 @@ def take_as_copies(state: State, node: int, attempt: int = 1) -> None:
     """Let what a node has in that attempt count as no change of its own, unless it is written down
     what is. Raises OSError."""
     if not (state.folder / _COPIES).exists():
-        copies = {path: _change(entry) for path, entry in entries_of(state, node).items()}
+        copies = {path: Change.of(entry) for path, entry in entries_of(state, node).items()}
         _keep(state, NodeChanges(attempt=attempt), copies)
 
 
@@ -144,7 +145,7 @@ def _changed(
 ) -> NodeChanges:
     before = _known(state)
     same = {**laid_out, **before.copies}
-    made = {path: _change(entry) for path, entry in entries_of(state, node).items()}
+    made = {path: Change.of(entry) for path, entry in entries_of(state, node).items()}
     there = {
         path: change
         for path, change in made.items()
@@ -162,13 +163,8 @@ def entries_of(state: State, node: int) -> dict[str, Entry]:
     return {path: entry for path, entry in within if is_for_all(path) and entry.what != "folder"}
 
 
-def _change(entry: Entry) -> Change:
-    time = entry.mtime_ns if entry.what == "file" else 0
-    return Change(0, entry.what, entry.size, time, entry.target)
-
-
 def _is_there(change: Change, entry: Entry | None) -> bool:
-    return change.what == GONE if entry is None else change.is_as(_change(entry))
+    return change.what == GONE if entry is None else change.is_as(Change.of(entry))
 
 
 def _load(folder: Path) -> tuple[int, dict[int, NodeChanges]]:
@@ -196,6 +192,4 @@ def _known(state: State) -> _Known:
 
 def _write(path: Path, data: object) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    beside = path.with_name(f".{path.name}")
-    beside.write_text(json.dumps(data))
-    beside.replace(path)
+    folder_trees.write_file(path, json.dumps(data))

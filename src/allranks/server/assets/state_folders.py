@@ -15,13 +15,7 @@ from allranks.core.data.state_manifest import Entries
 from allranks.core.data.state_versions import Quiet
 from allranks.core.plan import Task
 from allranks.errors import Conflict, NotFound
-from allranks.server.assets.synced_folders import (
-    SyncedFolders,
-    commit,
-    put_of,
-    require_attempt,
-    require_live,
-)
+from allranks.server.assets.synced_folders import SyncedFolders, commit, require_live
 from allranks.settings import Home
 from allranks.statuses import TERMINAL
 from allranks.store.files.state_folders import (
@@ -143,9 +137,9 @@ class States(SyncedFolders):
 
     def sync(self, row: JobRow, state: State, node: int, report: Mapping[str, Any]) -> SyncAnswer:
         """Commit a node's changes; the answer has the current entries if others changed them."""
-        require_attempt(row, report)
+        puts = self._puts(row, node, report)
         self._begin(row, state, row.record.attempt)
-        answer = commit(state, [put_of(each, node) for each in report["puts"]], report)
+        answer = commit(state, puts, report)
         answer["due"] = self._note(row, state, node, bool(report["same"]), bool(report["over"]))
         return answer
 
@@ -153,8 +147,7 @@ class States(SyncedFolders):
         self, row: JobRow, state: State, node: int, report: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Save what a killed rank left in part as a version; the current files stay."""
-        require_attempt(row, report)
-        puts = [put_of(each, node) for each in report["puts"]]
+        puts = self._puts(row, node, report)
         return {"version": state.keep_torn(row.name, row.record.attempt, puts).number}
 
     def _begin(self, row: JobRow, state: State, attempt: int) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class SyncedFolders:
-    """Thread-safe."""
+    """Thread-safe. A kind says with ``may_write`` which paths of its part a node may write."""
 
     def __init__(self) -> None:
         self._states: dict[Path, State] = {}
@@ -37,6 +37,29 @@ class SyncedFolders:
             self._states[folder] = state
             return state
 
+    def may_write(self, path: str, node: int) -> bool:
+        return True
+
+    def _puts(self, row: JobRow, node: int, report: Mapping[str, Any]) -> list[Put]:
+        """A node's changes. Raises Conflict unless they are of the job's attempt, and UsageError
+        for paths it may not write and malformed entries."""
+        if int(report["attempt"]) != row.record.attempt:
+            raise Conflict("another attempt has this folder", hint="leave")
+        return [self._put(each, node) for each in report["puts"]]
+
+    def _put(self, put: Mapping[str, Any], node: int) -> Put:
+        path, fields, hint = put["path"], put["entry"], "leave it out"
+        if not state_manifest.is_path(path, node) or not self.may_write(path, node):
+            message = f"{str(path)[:255]!r} is not a path that this node may write"
+            raise UsageError(message, hint=hint)
+        entry = None if fields is None else Entry(*fields)
+        if entry is not None and not _is_entry(entry):
+            raise UsageError(f"{path!r} is not a file, folder or link", hint=hint)
+        is_link = entry is not None and entry.what == "link"
+        if entry is not None and is_link and not state_manifest.stays_inside(path, entry.target):
+            raise UsageError(f"{path!r} is a link out of the state folder", hint=hint)
+        return Put(path, int(put["base"]), entry)
+
     def _release(self, root: Path) -> list[Path]:
         """Release the memory of the folders in ``root``. Return those that were there."""
         with self._lock:
@@ -44,12 +67,6 @@ class SyncedFolders:
             for folder in folders:
                 del self._states[folder]
         return folders
-
-
-def require_attempt(row: JobRow, report: Mapping[str, Any]) -> None:
-    """Raise Conflict unless the report is of the job's attempt."""
-    if int(report["attempt"]) != row.record.attempt:
-        raise Conflict("another attempt has this folder", hint="leave")
 
 
 def commit(state: State, puts: Sequence[Put], report: Mapping[str, Any]) -> SyncAnswer:
@@ -68,20 +85,6 @@ def require_live(row: JobRow, launch: int, node: int) -> None:
         raise Unauthorized("this launch has ended for this node", hint="leave")
     if job.nodes[node].left or job.nodes[node].state is NodeState.LOST:
         raise Unauthorized("this node was lost or has left", hint="leave")
-
-
-def put_of(report: Mapping[str, Any], node: int) -> Put:
-    """A node's change. Raises UsageError for paths it may not write and malformed entries."""
-    path, fields, hint = report["path"], report["entry"], "leave it out"
-    if not state_manifest.is_path(path, node):
-        raise UsageError(f"{str(path)[:255]!r} is not a path that this node may write", hint=hint)
-    entry = None if fields is None else Entry(*fields)
-    if entry is not None and not _is_entry(entry):
-        raise UsageError(f"{path!r} is not a file, folder or link", hint=hint)
-    is_link = entry is not None and entry.what == "link"
-    if entry is not None and is_link and not state_manifest.stays_inside(path, entry.target):
-        raise UsageError(f"{path!r} is a link out of the state folder", hint=hint)
-    return Put(path, int(report["base"]), entry)
 
 
 def entry_of(path: Path, status: os.stat_result, below: Path) -> Entry | None:

@@ -39,8 +39,6 @@ from allranks.server.assets.synced_folders import (
     SyncedFolders,
     commit,
     entry_of,
-    put_of,
-    require_attempt,
     require_live,
 )
 from allranks.server.assets.taken_folders import take
@@ -124,18 +122,20 @@ class WorkingFolders(SyncedFolders):
         require_live(row, launch, node)
         return self._open(self._folder(row.name) / str(node))
 
+    def may_write(self, path: str, node: int) -> bool:
+        part, _, within = path.partition("/")
+        return part == own(node) and (within.startswith(f"{FILES}/") or within in (ABOUT, CHANGES))
+
     def sync(self, row: JobRow, state: State, node: int, report: Mapping[str, Any]) -> SyncAnswer:
         """Commit a node's changes."""
-        require_attempt(row, report)
-        return commit(state, [_put(each, node) for each in report["puts"]], report)
+        return commit(state, self._puts(row, node, report), report)
 
     def keep_torn(
         self, row: JobRow, state: State, node: int, report: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Keep what a killed rank left in part among the job's files, in the answer's folder."""
-        require_attempt(row, report)
         folder = f"torn/attempt-{row.record.attempt}/node-{node}"
-        for path, _, entry in [_put(each, node) for each in report["puts"]]:
+        for path, _, entry in self._puts(row, node, report):
             if (
                 entry is None
                 or entry.what != "file"
@@ -152,9 +152,7 @@ class WorkingFolders(SyncedFolders):
         """Record which files of the node are being written."""
         folder = self._folder(row.name) / str(node)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        beside = folder / f".{_UNFINISHED}"
-        beside.write_text(json.dumps(paths))
-        beside.replace(folder / _UNFINISHED)
+        folder_trees.write_file(folder / _UNFINISHED, json.dumps(paths))
 
     # ------------------------------------------------------------ the loop
 
@@ -404,13 +402,8 @@ def _with_changes(work_set: _Set, file: Path) -> _Set:
 
 def _changes(work_set: _Set) -> NodeChanges:
     """All changes that a set tells of."""
-    there = {
-        path: Change(
-            0, entry.what, entry.size, entry.mtime_ns if entry.what == "file" else 0, entry.target
-        )
-        for path, entry in work_set.entries.items()
-        if entry.what != "folder"
-    }
+    entries = work_set.entries
+    there = {p: Change.of(entry) for p, entry in entries.items() if entry.what != "folder"}
     removed = (path for path in work_set.about.removed if not path.endswith("/"))
     gone = {*removed, *work_set.changes.paths} - there.keys()
     return NodeChanges(paths=node_changes.changes_since(work_set.changes, there, gone))
@@ -436,16 +429,6 @@ def _unfinished(folder: Path) -> tuple[str, ...]:
     with contextlib.suppress(FileNotFoundError):
         return tuple(json.loads((folder / _UNFINISHED).read_bytes()))
     return ()
-
-
-def _put(report: Mapping[str, Any], node: int) -> Put:
-    """A node's change. Raises UsageError for paths it may not write."""
-    put = put_of(report, node)
-    part, _, within = put.path.partition("/")
-    if part != own(node) or not (within.startswith(f"{FILES}/") or within in (ABOUT, CHANGES)):
-        hint = "leave it out"
-        raise UsageError(f"{put.path[:255]!r} is not a path of a working folder", hint=hint)
-    return put
 
 
 def _below(root: Path) -> list[Path]:
