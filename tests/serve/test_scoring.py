@@ -159,6 +159,50 @@ def test_raw_http(replica: Started):
     assert one.ask(path="/score?q=a%20b", method="GET")[:2] == (200, "a b")
 
 
+FORM = """
+from azureml_inference_server_http.api.aml_request import AMLRequest, rawhttp
+from azureml.contrib.services.aml_response import AMLResponse
+@rawhttp
+def run(request):
+    if request.method == "GET":
+        return AMLResponse(str.encode(request.full_path), 200)
+    if not request.files:
+        return AMLResponse(request.form.getlist("a"), 200, {"x-kind": "form"})
+    image = request.files["image"]
+    image.save("kept")
+    one = [file.filename for file in request.files.getlist("image")]
+    message = {"size": len(open("kept", "rb").read()), "names": one, "a": request.form["a"]}
+    answer = AMLResponse(b"bytes", 202, response_headers={"x-of": ascii(message)})
+    answer.mimetype = image.mimetype
+    return answer
+"""
+MULTIPART = (
+    b'--x--y\r\nContent-Disposition: form-data; name="a"\r\n\r\nb c\r\n'
+    b'--x--y\r\nContent-Disposition: form-data; name="image"; filename="caf\xc3\xa9.png"\r\n'
+    b"Content-Type: image/png\r\n\r\n\r\n--\x00\r\xff\n\r\n--x--y--\r\n"
+)
+
+
+def test_forms_files_and_bytes(replica: Started, tmp_path: Path):
+    (tmp_path / "swagger3.json").write_text('{"mine": 3}')
+    one = replica(FORM)
+    kind = 'multipart/form-data; boundary="x--y"'
+    status, _, headers = one.ask(MULTIPART, Content_Type=kind)
+    assert (status, headers["content-type"]) == (202, "image/png")
+    assert headers["x-of"] == ascii({"size": 8, "names": ["café.png"], "a": "b c"})
+    assert (tmp_path / "kept").read_bytes() == b"\r\n--\x00\r\xff\n"
+    form = "application/x-www-form-urlencoded"
+    status, text, headers = one.ask(b"a=1&a=2+3&b=", Content_Type=form)
+    assert (status, text, headers["x-kind"]) == (200, '["1", "2 3"]', "form")
+    assert one.ask(path="/score?q=1", method="GET")[1] == "/score?q=1"
+    # A description beside the script, or one that is made.
+    assert one.ask(path="/swagger.json?version=3", method="GET")[1] == '{"mine": 3}'
+    assert json.loads(one.ask(path="/swagger.json", method="GET")[1])["swagger"] == "2.0"
+    (tmp_path / "swagger3.json").unlink()
+    made = json.loads(one.ask(path="/swagger.json?version=3", method="GET")[1])
+    assert "requestBody" in made["paths"]["/score"]["post"]
+
+
 SAGEMAKER = """
 import os
 def model_fn(model_dir): return float(open(os.path.join(model_dir, "m")).read())

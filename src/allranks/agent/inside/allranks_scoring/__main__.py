@@ -29,7 +29,7 @@ with standard_modules():
     import allranks_model_folder  # type: ignore[import-not-found,unused-ignore]
 
     from . import models, scripts
-    from .answers import Answer, BadRequest, Request, Score, as_json
+    from .answers import JSON, Answer, BadRequest, Request, Score, as_json
 
 _SCORE = ("/score", "/invocations")
 _ALIVE = ("/", "/ping", "/health")
@@ -45,6 +45,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     # Set by ``main``.
     score: Score
     schema: ClassVar[Dict[str, Any]] = {}
+    folder = ""  # of the script
     turns: threading.Semaphore
     threads, limit = 1, float("inf")
     # When requests began that are in ``score``, by thread.
@@ -95,7 +96,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if request.path in _ALIVE and request.method in ("GET", "HEAD"):
             return Answer(200, b"Healthy", _TEXT)
         if request.path == "/swagger.json":
-            return as_json(_swagger(self.schema))
+            return _swagger(self.schema, self.folder, request.query)
         if request.path not in _SCORE:
             return Answer(404, b"not found; send requests to /score\n", _TEXT)
         began = time.monotonic()
@@ -145,12 +146,26 @@ def _failed(status: int, message: str) -> Answer:
     return answer._replace(headers=(("x-ms-run-function-failed", "True"),))
 
 
-def _swagger(schema: Dict[str, Any]) -> Dict[str, Any]:
-    body = {"name": "body", "in": "body", "schema": schema.get("input", {"type": "object"})}
-    response = {"description": "the answer of run()", "schema": schema.get("output", {})}
-    post = {"operationId": "RunMLService", "parameters": [body], "responses": {"200": response}}
+def _swagger(schema: Dict[str, Any], folder: str, query: str) -> Answer:
+    """The file that is beside the script, of `version=2` or `version=3`, or one from the schema."""
+    is_third = "version=3" in query.split("&")
+    file = os.path.join(folder, "swagger3.json" if is_third else "swagger2.json")
+    if folder and os.path.isfile(file):
+        with open(file, "rb") as content:
+            return Answer(200, content.read())
+    takes, gives = schema.get("input", {"type": "object"}), schema.get("output", {})
     about = {"title": os.environ.get("ALLRANKS_ENDPOINT", "model"), "version": "1.0"}
-    return {"swagger": "2.0", "info": about, "paths": {"/score": {"post": post}}}
+    post: Dict[str, Any] = {"operationId": "RunMLService"}
+    response: Dict[str, Any] = {"description": "the answer of run()"}
+    if is_third:
+        post["requestBody"] = {"content": {JSON: {"schema": takes}}}
+        response["content"] = {JSON: {"schema": gives}}
+    else:
+        post["parameters"] = [{"name": "body", "in": "body", "schema": takes}]
+        response["schema"] = gives
+    post["responses"] = {"200": response}
+    version = {"openapi": "3.0.3"} if is_third else {"swagger": "2.0"}
+    return as_json({**version, "info": about, "paths": {"/score": {"post": post}}})
 
 
 class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
@@ -214,6 +229,7 @@ def main() -> None:
     _name_exits()
     sys.path.insert(0, os.getcwd())
     Handler.score, Handler.schema = _loaded(options.script, options.model, options.model_name)
+    Handler.folder = os.path.dirname(os.path.abspath(options.script)) if options.script else ""
     Handler.turns = threading.Semaphore(options.threads)
     Handler.threads, Handler.limit = options.threads, options.timeout
     path = os.environ.get("ALLRANKS_SERVE_SOCKET", "")
