@@ -122,6 +122,9 @@ def test_verbs(allranks: Allranks, code: Path) -> None:
          "--all-traffic -e e --name d"),
         ("batch-endpoint invoke -n e --inputs a.path=p b=2 --set job_name=j", "endpoint invoke e "
          "--set inputs.a.path=p --set inputs.b=2 --set job_name=j"),
+        ("online-endpoint update -n e --set tags.a=b --add tags c=d --remove tags.x",
+         "endpoint update e --set tags.a=b --set tags.c=d --set tags.x=null"),
+        ("model create -f m.yml --set version=2", "model create -f m.yml --set version=2"),
         ("online-deployment get-logs -n d -e e -l 5", "deployment logs d -e e --tail 5"),
         ("online-deployment show --name d --endpoint=e --resource g", "deployment show d -e e"),
     ],
@@ -143,6 +146,7 @@ def test_lines_become_ours(line: str, words: str) -> None:
         ("job create -f a --set --stream", "needs a value"),
         ("data create -n d --path p --tags a=b", "no '--tags'"),
         ("model show -v 2", "needs a name"),
+        ("model create -f m --add tags a", "not changed in parts"),
     ],
 )
 def test_lines_that_have_no_counterpart(line: str, said: str) -> None:

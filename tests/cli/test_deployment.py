@@ -13,6 +13,7 @@ from allranks.cli.endpoint import deployment, endpoint
 from allranks.cli.output.show import StatusLine
 from allranks.cli.parser import parser_of
 from allranks.errors import SpecError, UsageError
+from allranks.spec.yaml.load import changed_keys
 
 
 @pytest.mark.parametrize("command", ["create", "update"])
@@ -71,3 +72,28 @@ def test_input_that_would_be_ignored(
     with pytest.raises(UsageError, match=why) as refused:
         endpoint.invoke(options)
     assert hint in (refused.value.hint or "")
+
+
+def test_keys_that_change_and_what_stays_of_them():
+    spec = {"tags": {"a": "b", "x": "y"}, "traffic": {"blue": 100}, "description": "d"}
+    sets = ["tags.c=d", "tags.x=null", "description=d"]
+    assert changed_keys(spec, sets) == {"tags": {"a": "b", "c": "d"}}
+    assert changed_keys(spec, ["description=null"]) == {"description": None}
+    assert spec["tags"] == {"a": "b", "x": "y"}
+
+
+def test_what_az_shows_of_a_deployment():
+    """The model of its file where that is not registered."""
+    data = {"state": "Ready", "endpoint": "e", "instances": 1, "takes_traffic": False}
+    shown = shapes.served({**data, "model": None, "spec": {"model": {"path": "m"}}})
+    assert (shown["model"], "takes_traffic" in shown) == ({"path": "m"}, False)
+    shown = shapes.served({**data, "model": "azureml:m:1", "spec": {"model": "azureml:m@latest"}})
+    assert shown["model"] == "azureml:m:1"
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_an_endpoint_says_what_its_deployments_are(monkeypatch: pytest.MonkeyPatch, is_there: bool):
+    monkeypatch.setattr("allranks.cli.endpoint.batch.find", lambda name: {} if is_there else None)
+    options = Namespace(type=None)
+    data = {"name": "d", "endpoint_name": "e", "model": {"path": "m"}}
+    assert deployment._is_batch(options, data) is is_there

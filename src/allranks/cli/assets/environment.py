@@ -37,16 +37,20 @@ def create_options(parser: argparse.ArgumentParser) -> None:
     add("--python", metavar="V", help="its Python version, such as 3.11 (the current one)")
     add("--image", metavar="IMAGE", help="a container image")
     add("--label", action="append", default=[], metavar="LABEL", help="a label for it; repeat")
+    versions.set_option(add)
 
 
 def create(options: argparse.Namespace) -> int:
     """Create a version of an environment. It is built when the first job needs it."""
     from allranks.sdk.submit import environment_files  # lazy: reads YAML
+    from allranks.spec.yaml import load  # lazy: as above
 
     data = environment_files.from_file(Path(options.file)) if options.file is not None else {}
     keys = ("version", "description", "conda_file", "requirements", "pip", "python", "image")
     data |= environment_files.inlined(versions.given(options, *keys), Path())
     data |= versions.given(options, "name")
+    for override in options.set:
+        load.override_key(data, {}, override)
     try:
         environment = find_server.ask(routes.create_environment, body=data, label=options.label)
     except SpecError as error:

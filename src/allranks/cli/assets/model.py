@@ -32,6 +32,7 @@ def register_options(parser: argparse.ArgumentParser) -> None:
     add("--property", action="append", default=[], metavar="K=V", help="a property; repeat")
     label = "a label (an alias in MLflow); repeat"
     add("--label", "--alias", action="append", default=[], metavar="LABEL", help=label)
+    versions.set_option(add)
 
 
 def register(options: argparse.Namespace) -> int:
@@ -39,7 +40,7 @@ def register(options: argparse.Namespace) -> int:
     from allranks.sdk.assets.register_model import register  # lazy: no other command sends models
 
     line = ProgressLine(options.quiet or options.json)
-    with versions.definition(options.file) as data:
+    with versions.definition(options.file, options.set) as data:
         keys = ("name", "job", "path", "version", "type", "description")
         data |= versions.given(options, *keys)
         if options.flavor is not None:

@@ -66,9 +66,12 @@ def asset(data: Answer) -> Document:
 def served(data: Answer) -> Document:
     """An endpoint or a deployment, as `az ml online-… show` has it."""
     spec = data.get("spec") or {}
+    # A model that is not registered is in the file alone; traffic that has come is no wish.
+    hidden = {"spec", "deployments", "takes_traffic"}
+    hidden |= set() if data.get("model") else {"model"}
     answer = {
         **{key: value for key, value in spec.items() if key != "endpoint_name"},
-        **{key: value for key, value in data.items() if key not in ("spec", "deployments")},
+        **{key: value for key, value in data.items() if key not in hidden},
         "provisioning_state": provisioning_state(data["state"]),
     }
     if "endpoint" in data:

@@ -66,6 +66,8 @@ _FILE = _o("-f --file", "-f")
 _VERSION = _o("-v --version", "@version")
 _LABEL = _o("-l --label", "@label")
 _SET = _o("--set", "--set", Takes.SEVERAL)
+# `--add tags a=b` and `--remove tags.a` are `--set tags.a=b` and `--set tags.a=null`.
+_ADD, _REMOVE = _o("--add", "--set", Takes.SEVERAL), _o("--remove", "--set", Takes.SEVERAL)
 _PATH = _o("-p --download-path", "-p")
 _MADE = (
     _FILE,
@@ -134,14 +136,14 @@ VERBS: Mapping[str, Verb] = {
     ),
     "environment create": Verb(
         "environment create",
-        (*_MADE, _o("-i --image", "--image"), _o("-c --conda-file", "--conda-file")),
+        (*_MADE, _o("-i --image", "--image"), _o("-c --conda-file", "--conda-file"), _SET),
     ),
     "environment list": Verb("environment list", _LISTED),
     "environment show": Verb("environment show", _SHOWN),
     "data create": Verb("data create", (*_FROM_PATH, _SET)),
     "data list": Verb("data list", _LISTED),
     "data show": Verb("data show", _SHOWN),
-    "model create": Verb("model create", (*_FROM_PATH, _o("--tags", "--tag", Takes.SEVERAL))),
+    "model create": Verb("model create", (*_FROM_PATH, _o("--tags", "--tag", Takes.SEVERAL), _SET)),
     "model list": Verb("model list", _LISTED),
     "model show": Verb("model show", _SHOWN),
     "model download": Verb("model download", (*_SHOWN, _PATH)),
@@ -167,7 +169,7 @@ VERBS: Mapping[str, Verb] = {
     "online-endpoint show": Verb("endpoint show", (_NAME, _LOCAL)),
     "online-endpoint update": Verb(
         "endpoint update",
-        (_NAME, _o("--traffic", "--traffic"), _o("--mirror-traffic", "--mirror-traffic")),
+        (_NAME, _SET, _o("--traffic", "--traffic"), _o("--mirror-traffic", "--mirror-traffic")),
     ),
     "online-endpoint invoke": Verb(
         "endpoint invoke", (_NAME, _o("-r --request-file", "-r"), _INVOKED, _LOCAL)
@@ -265,10 +267,14 @@ def read(words: Sequence[str]) -> Line:
         hint = f"here are: {names}" if verbs else f"nouns that are here: {_nouns()}"
         raise UsageError(f"`{f'az ml {noun} {verb}'.strip()}` is not there", hint=hint)
     own = {flag: option for option in entry.options for flag in option.flags}
+    if "--set" in own:
+        own |= {option.flags[0]: option for option in (_ADD, _REMOVE)}
     parsed = _options(words[2:], own, f"az ml {noun} {verb}")
     before: list[str] = []
     after: list[str] = []
     for option, values in parsed.own:
+        if option in (_ADD, _REMOVE):
+            values = _as_set(option, values)
         if option.ours == "":
             before += values
         elif option.ours in ("@version", "@label"):
@@ -280,6 +286,19 @@ def read(words: Sequence[str]) -> Line:
     kept = {o.flags[-1]: v or True for o, v in parsed.own if o.ours is None}
     line = (*entry.ours.split(), *before, *after, *entry.words)
     return Line(noun, verb, line, parsed.output, parsed.query, kept)
+
+
+def _as_set(option: Option, values: list[str]) -> list[str]:
+    """The overrides that a line's ``--add`` or ``--remove`` stands for. Raises UsageError."""
+    if option == _REMOVE:
+        values, wrong = [f"{path}=null" for path in values], any("=" in path for path in values)
+    else:
+        wrong = len(values) < 2 or not all("=" in text for text in values[1:])
+        values = [f"{values[0]}.{text}" for text in values[1:]]
+    if wrong:
+        hint = "--add tags KEY=VALUE, --remove tags.KEY; lists: --set KEY='[…]'"
+        raise UsageError("lists are not changed in parts here", where=option.flags[0], hint=hint)
+    return values
 
 
 class _Parsed(NamedTuple):

@@ -60,17 +60,13 @@ def show_endpoint(options: argparse.Namespace, made: BatchEndpointAnswer) -> int
 
 def update(options: argparse.Namespace, made: BatchEndpointAnswer) -> int:
     """Change its default deployment, or other keys."""
-    from allranks.spec.yaml.load import override_keys  # lazy: reads YAML
+    from allranks.spec.yaml.load import changed_keys  # lazy: reads YAML
 
-    data: dict[str, Any] = {}
-    override_keys(data, {}, options.set, typed=True)
+    data = changed_keys(made["spec"], options.set)
     if options.default is not None:
         data["defaults"] = {"deployment_name": options.default}
     if not data:
         raise UsageError("nothing to update", hint="--default DEPLOYMENT, or --set KEY=VALUE")
-    for key in ("tags", "properties"):
-        if key in data:
-            data[key] = {**(made["spec"].get(key) or {}), **data[key]}
     answer = find_server.ask(routes.put_batch_endpoint, made["name"], body=data)
     default = answer["default_deployment"] or "none"
     return show.result(options, answer, f"{made['name']}: the default deployment is {default}")

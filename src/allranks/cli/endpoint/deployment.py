@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # Seconds that `create` and `update` wait.
 _PATIENCE = 1800.0
+# Keys that may name files of this machine.
+_OF_FILES = ("code_configuration", "environment", "model")
 # Seconds without a line where there is no terminal.
 _SILENCE = 10.0
 
@@ -101,8 +103,6 @@ def update(options: argparse.Namespace) -> int:
     """Update a deployment: new replicas are ready before the old ones stop."""
     if options.file is None and options.type == "batch":
         raise UsageError("a batch deployment is replaced as a whole", hint="-f FILE")
-    if options.file is None and options.set:
-        options.instance_count = instances_set(options.set)
     if options.file is not None:
         data, base, lines = _read(options)
         if _is_batch(options, data):
@@ -115,10 +115,18 @@ def update(options: argparse.Namespace) -> int:
     body: dict[str, Any] = {"rollback": True} if options.rollback else {}
     if options.instance_count is not None:
         body = {"instance_count": options.instance_count}
-    if not body:
-        raise UsageError("nothing to update", hint="-f FILE, --instance-count N or --rollback")
     names = (options.endpoint, options.name)
     before = find_server.ask(routes.show_deployment, *names)
+    from allranks.spec.yaml.load import changed_keys  # lazy: reads YAML
+
+    changed = changed_keys(before["spec"], options.set)
+    if any(isinstance(changed.get(key), dict) for key in _OF_FILES):
+        return _send(options, {**before["spec"], **changed}, Path.cwd(), None, is_update=True)
+    if changed:
+        body = changed if changed.keys() == {"instance_count"} else {"changes": changed}
+    if not body:
+        hint = "-f FILE, --set KEY=VALUE, --instance-count N or --rollback"
+        raise UsageError("nothing to update", hint=hint)
     made = find_server.ask(routes.update_deployment, *names, body=body)
     if not options.rollback:
         return _ready(options, made)
@@ -135,7 +143,12 @@ def _models(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 def _is_batch(options: argparse.Namespace, data: Mapping[str, Any]) -> bool:
     from allranks.spec.batch import is_batch as is_batch_file  # lazy: imports the models
 
-    return options.type == "batch" or (options.type is None and is_batch_file(data))
+    if options.type is not None or is_batch_file(data):
+        return bool(options.type != "online")
+    from allranks.cli.endpoint.batch import find  # lazy: imports the models
+
+    name = data.get("endpoint_name")
+    return bool(name) and find(str(name)) is not None
 
 
 def _read(options: argparse.Namespace) -> tuple[dict[str, Any], Path, Mapping[str, int]]:
@@ -149,15 +162,6 @@ def _read(options: argparse.Namespace) -> tuple[dict[str, Any], Path, Mapping[st
         if value is not None:
             data[key] = value
     return data, base, lines
-
-
-def instances_set(overrides: Sequence[str]) -> int:
-    """The number of replicas in `instance_count=N`. Raises UsageError."""
-    name, _, number = overrides[-1].partition("=")
-    if len(overrides) > 1 or name != "instance_count" or not number.isdigit():
-        hint = "change other keys in the file: -f FILE --set KEY=VALUE"
-        raise UsageError("only instance_count is changed without a file", where="--set", hint=hint)
-    return int(number)
 
 
 def _send(

@@ -267,15 +267,20 @@ def update_options(parser: argparse.ArgumentParser) -> None:
 def update(options: argparse.Namespace) -> int:
     """Divide the requests of an endpoint in another way, or choose the default deployment of a
     batch endpoint."""
+    from allranks.spec.yaml.load import changed_keys  # lazy: reads YAML
+
+    data: dict[str, Any] = {}
     if options.default is not None or options.set:
         made = online_or_batch(options.name)
-        if not is_batch(made):
-            hint = '--traffic "blue=90 green=10"'
+        if is_batch(made):
+            return int(_batch().update(options, made))
+        if options.default is not None:
             raise UsageError(
-                "--default and --set are for batch endpoints", where=options.name, hint=hint
+                "--default is for batch endpoints", where=options.name, hint="leave it out"
             )
-        return int(_batch().update(options, made))
-    data = {
+        keys = ("description", "tags", "traffic", "mirror_traffic")
+        data = changed_keys({key: made[key] for key in keys}, options.set)  # type: ignore[literal-required]
+    data |= {
         key: shares(text, f"--{key.replace('_', '-')}")
         for key, text in (
             ("traffic", options.traffic),

@@ -301,6 +301,18 @@ def why_not_ready(made: DeploymentAnswer) -> str:
     return made["reason"] or (waits[0]["reason"] if waits else None) or ""
 
 
+def _hint_of(made: DeploymentAnswer) -> str:
+    """How to mend what its last replica failed of, to stand before another hint."""
+    if not (made["reason"] and made["failed_job"]):
+        return ""
+    try:
+        error = find_server.ask(routes.show_job, made["failed_job"])["error"]
+    except NotFound:
+        return ""
+    hint = error and error.get("hint")
+    return f"{hint}; more: " if hint else ""
+
+
 def wait(
     endpoint: str, name: str, on_look: Callable[[DeploymentAnswer], None], timeout: float
 ) -> DeploymentAnswer:
@@ -313,7 +325,7 @@ def wait(
         on_look(made)
         if made["state"] == "Ready" and not made["takes_traffic"]:
             return made
-        hint = f"allranks deployment logs {name} -e {endpoint}"
+        hint = f"{_hint_of(made)}allranks deployment logs {name} -e {endpoint}"
         stays = ""
         if made["takes_traffic"]:
             stays = f"; its traffic stays where it is until {endpoint}/{name} is ready"

@@ -101,18 +101,25 @@ def require_code(submission: Mapping[str, Any], services: Services) -> None:
         raise MissingCode("the code has not been uploaded yet", hint="upload it first")
 
 
+# Keys of a deployment that its replicas' job has, too.
+_OF_REPLICAS = ("warm", "environment", "environment_variables", "resources", "compute")
+
+
 def with_changes(row: Deployment, changes: Mapping[str, Any]) -> dict[str, Any]:
     """A request for the deployment with other keys, and with the code that it has. Raises
     SpecError."""
-    spec = {**row.spec, **changes, "name": row.name, "endpoint_name": row.endpoint}
+    keys_of = {**row.spec, **changes, "name": row.name, "endpoint_name": row.endpoint}
+    spec = {key: value for key, value in keys_of.items() if value is not None}
     job = spec_of.replica_job(spec_of.parse_deployment(spec))
     keys = {
         "command",
-        *(key for key in ("warm", "environment", "resources", "compute") if key in changes),
+        *(key for key in _OF_REPLICAS if key in changes),
+        *(["resources"] if "instance_type" in changes else []),
     }
     if "model" in changes:
         keys.add("inputs")
-    replica = {**row.submission["spec"], **{key: job[key] for key in keys if key in job}}
+    kept = {key: value for key, value in row.submission["spec"].items() if key not in keys}
+    replica = {**kept, **{key: job[key] for key in keys if key in job}}
     return {"deployment": spec, "submission": {**row.submission, "spec": replica}}
 
 

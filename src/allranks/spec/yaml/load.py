@@ -5,9 +5,10 @@ Plain scalars follow ``allranks.spec.fields.plain_words``. Tags and multiple doc
 
 from __future__ import annotations
 
+import copy
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,17 @@ def override_keys(
     paths = [override.partition("=")[0].strip() for override in overrides]
     if errors := ineffective(data, before, paths, typed=typed, engines=engines):
         raise SpecError(errors)
+
+
+def changed_keys(spec: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """The keys that ``overrides`` change, with what stays of them."""
+    data = copy.deepcopy(dict(spec))
+    for override in overrides:
+        override_key(data, {}, override)
+    for value in filter(lambda value: isinstance(value, dict), data.values()):
+        for name in [name for name in value if value[name] is None]:
+            del value[name]
+    return {key: value for key, value in data.items() if value != spec.get(key)}
 
 
 def read(text: str, *, file: str | None = None) -> tuple[dict[str, Any], dict[str, int]]:
