@@ -325,7 +325,7 @@ def test_names_that_are_refused(name: str) -> None:
     assert "paths and URLs" in str(problem.hint)
 
 
-@pytest.mark.parametrize("name", ["a", "0", "a" * 255, "a.b-c_d"])
+@pytest.mark.parametrize("name", ["a", "0", "a" * 250, "a.b-c_d"])
 def test_names_that_are_fine(name: str) -> None:
     assert parse({"command": "x", "name": name}).name == name
 
@@ -360,3 +360,9 @@ def test_the_schema_picks_the_type() -> None:
 
 def test_lines_reach_list_items() -> None:
     assert read("a:\n  - b: 1\n  - 2")[1] == {"a": 1, "a.0": 2, "a.0.b": 2, "a.1": 3}
+
+
+def test_a_name_leaves_room_for_the_number_of_a_launch():
+    assert parse({"command": "true", "name": "a" * 250}).name == "a" * 250
+    with pytest.raises(SpecError, match="at most 250 letters"):
+        parse({"command": "true", "name": "a" * 251})

@@ -137,7 +137,7 @@ def _while_valid(send: Send, connection: Any, authenticate: Callable[[], object]
         if is_over:
             return
         now = time.monotonic()
-        if message.get("more_body") and now - checked > _CHECK:
+        if now - checked > _CHECK:
             checked = now
             try:
                 authenticate()

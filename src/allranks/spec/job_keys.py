@@ -22,8 +22,8 @@ from allranks.spec.fields.base import Part
 from allranks.spec.fields.scalars import (
     DataName,
     EmptyableText,
+    JobName,
     Module,
-    Name,
     PathText,
     Seconds,
     Several,
@@ -110,7 +110,7 @@ class JobKeys(BaseJob):
     """What command, sweep and pipeline jobs have in common."""
 
     schema_: Text | None = Field(default=None, alias="$schema")
-    name: Name | None = None
+    name: JobName | None = None
     display_name: Text | None = None
     description: Text | None = None
     experiment_name: Text | None = None

@@ -8,8 +8,10 @@ import select
 import socket
 import sqlite3
 import stat
+import threading
 from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +149,26 @@ def test_an_open_answer_is_cut_when_its_token_is_revoked(
             deque(lines, maxlen=0)
     assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
     assert server.people.get("/api/v1/jobs/followed").json()["ended_at"] is None
+
+
+@pytest.mark.medium
+def test_an_answer_that_was_waited_for_is_none_once_its_token_is_revoked(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(authentication, "_CHECK", 0.0)
+    server.submit("waited-for")
+    headers = made(server, "gil", "reader")
+    path = f"{server.url}/api/v1/jobs/waited-for/wait?timeout=1"
+    began, while_valid = threading.Event(), authentication._while_valid
+    monkeypatch.setattr(
+        authentication, "_while_valid", lambda *args: began.set() or while_valid(*args)
+    )
+    with ThreadPoolExecutor(1) as waiting:
+        answer = waiting.submit(httpx.get, path, headers=headers)
+        assert began.wait(20)
+        server.people.delete("/api/v1/tokens/gil")
+        with pytest.raises(httpx.TransportError):
+            answer.result()
 
 
 def test_one_person_does_not_fill_an_address(

@@ -142,6 +142,11 @@ Name = Annotated[
         )
     ),
 ]
+# Its folders have the number of a launch behind it, and at most 255 letters.
+JobName = Annotated[
+    Name,
+    AfterValidator(matching(r".{1,250}", "must have at most 250 letters", "choose a shorter one")),
+]
 DataName = Annotated[
     Text,
     AfterValidator(
