@@ -57,7 +57,7 @@ PATHS = {
     "agent": CallPath("allranks.agent.lifecycle.main:Agent.run", JOBS),
     "ranks": CallPath("allranks.agent.lifecycle.main:Agent._run_ranks", JOBS),
     "deployment": CallPath(
-        "allranks.server.endpoints.controller:Keeper.look",
+        "allranks.server.endpoints.controller:Controller.look",
         {
             "endpoint create e": 0,
             "deployment create -f blue.yml --all-traffic": 0,

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from allranks.agent.lifecycle import unsaved
-from allranks.agent.lifecycle.unsaved import AgentCalls
+from allranks.agent.lifecycle.parts import Run
+from allranks.core.plan import Task
+from allranks.settings import Clocks
 from allranks.statuses import Reason
 from tests.support import Allranks, answer, until
 
@@ -28,19 +30,32 @@ class Attempt:
         self.reason, self.message = reason, message
 
 
-def calls(orders: list[dict[str, Any]], waits: list[str], notes: list[str]) -> AgentCalls:
+def run_of(attempt: Attempt) -> Run:
+    run = Run(1, Task(job="j", experiment="e", command="true"), Path("/none"))
+    run.attempt = attempt  # type: ignore[assignment]
+    return run
+
+
+def calls(orders: list[dict[str, Any]], waits: list[str], notes: list[str]) -> Any:
     def order() -> dict[str, Any]:
         return orders.pop(0) if len(orders) > 1 else orders[0]
 
     def note(message: str, facts: object) -> None:
         notes.append(message)
 
-    return AgentCalls(1.0, order, lambda seconds: None, 60.0, waits.append, note)
+    return SimpleNamespace(
+        order=order,
+        wait=lambda seconds: None,
+        clocks=Clocks(unsent=60.0),
+        waits=waits.append,
+        note=note,
+        make_space=lambda task: None,
+    )
 
 
 def test_saving_waits_while_the_disk_is_full() -> None:
     results, waits = [FULL, FULL, ""], list[str]()
-    why = unsaved.with_room(lambda: results.pop(0), Attempt(), calls([RUN], waits, []))
+    why = unsaved.with_room(lambda: results.pop(0), run_of(Attempt()), calls([RUN], waits, []))
     assert (why, results) == ("", [])
     assert waits == [f"waits for space: {FULL}"] * 2 + [""]
 
@@ -54,34 +69,36 @@ def test_the_wait_begins_when_the_disk_is_full(monkeypatch: pytest.MonkeyPatch) 
         clock.now += 1000.0 if len(results) == 2 else 1.0
         return results.pop(0)
 
-    assert unsaved.with_room(save, Attempt(), calls([RUN], [], [])) == ""
+    assert unsaved.with_room(save, run_of(Attempt()), calls([RUN], [], [])) == ""
 
 
 @pytest.mark.parametrize("results", [["permission denied"], [FULL, "permission denied"]])
 def test_no_time_mends_another_error(results: list[str]) -> None:
-    why = unsaved.with_room(lambda: results.pop(0), Attempt(), calls([RUN], [], []))
+    why = unsaved.with_room(lambda: results.pop(0), run_of(Attempt()), calls([RUN], [], []))
     assert (why, results) == ("permission denied", [])
 
 
 def test_a_cancel_or_a_failure_ends_the_wait() -> None:
     failed = Attempt()
     failed.reason = Reason.RANK_EXITED
-    assert unsaved.with_room(lambda: FULL, failed, calls([RUN], [], [])) == FULL
-    assert unsaved.with_room(lambda: FULL, Attempt(), calls([RUN, RUN, STOP], [], [])) == FULL
+    assert unsaved.with_room(lambda: FULL, run_of(failed), calls([RUN], [], [])) == FULL
+    assert (
+        unsaved.with_room(lambda: FULL, run_of(Attempt()), calls([RUN, RUN, STOP], [], [])) == FULL
+    )
 
 
 def test_another_server_ends_no_wait() -> None:
     results = [FULL, FULL, ""]
     orders = [{**RUN, "server": "a"}, {**RUN, "server": "b"}, {"do": "stop", "why": "DONE"}]
-    assert unsaved.with_room(lambda: results.pop(0), Attempt(), calls(orders, [], [])) == ""
+    assert unsaved.with_room(lambda: results.pop(0), run_of(Attempt()), calls(orders, [], [])) == ""
 
 
 def test_an_attempt_whose_files_are_not_saved_has_failed_unless_it_is_canceled() -> None:
     attempt, notes = Attempt(), list[str]()
-    unsaved.fail(attempt, calls([RUN], [], notes), "not all is saved")
+    unsaved.fail(run_of(attempt), calls([RUN], [], notes), "not all is saved")
     assert (attempt.reason, attempt.message, notes) == (Reason.OUTPUTS_LOST, "not all is saved", [])
     attempt = Attempt()
-    unsaved.fail(attempt, calls([STOP], [], notes), "not all is saved")
+    unsaved.fail(run_of(attempt), calls([STOP], [], notes), "not all is saved")
     assert (attempt.reason, notes) == (Reason.CANCELED, ["not all is saved"])
 
 

@@ -129,7 +129,7 @@ def test_an_agent_that_leaves_keeps_what_the_server_takes(tmp_path, monkeypatch)
         (node / name).mkdir(parents=True)
     task = SimpleNamespace(record=tmp_path / "home/jobs/j", in_place=None, sends_files=False)
     where = SimpleNamespace(folder=node, node=0)
-    working = WorkingFolder(task, where, None, 1.0, Held(), None)  # type: ignore[arg-type]
+    working = WorkingFolder(task, SimpleNamespace(where=where), Held())  # type: ignore[arg-type]
     working.remove_agent_folder()
     assert os.listdir(node) == ["working"]
     (node / "attempt-1").mkdir()

@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks import folder_trees
+from allranks.agent.lifecycle import unsaved
+from allranks.agent.lifecycle.agent_calls import AgentCalls
+from allranks.agent.lifecycle.parts import Part, Run
 from allranks.core.data.kept_files import (
     ABOUT,
     NOT_KEPT,
@@ -31,8 +34,10 @@ from allranks.core.data.kept_files import (
 )
 from allranks.core.data.kept_files import listing as list_missed
 from allranks.core.data.working_set import folders_above
+from allranks.core.lifecycle.phases import Phase
 from allranks.core.plan import Task
 from allranks.core.text import printable
+from allranks.events import Kind
 from allranks.snapshot.ignore import NEVER
 from allranks.statuses import Reason
 
@@ -125,28 +130,59 @@ def set_aside(task: Task, node: int, attempt: int) -> None:
         folder_trees.remove(kept)
 
 
-def keep_and_describe(
-    task: Task,
-    node: int,
-    work: Path,
-    before: Listing,
-    deadline: Deadline,
-    *,
-    attempt: int,
-    stay: bool,
-    goes_on: int,
-) -> dict[str, Any] | None:
-    """Keep new and changed files. Return the data of a note for the record, None if there is
-    none. ``goes_on``: the bytes that a restart gets of the working folder."""
-    summary = keep(task, node, work, before, deadline.check, attempt=attempt, stay=stay)
-    if summary == Summary():
-        return None
-    size = summary.size + sum(group.size for group in summary.left_out)
-    return {"about": ABOUT, **note(summary._replace(continues=size <= goes_on))}
+class KeptFiles(Part):
+    """Puts new files of the working folder into the record. They stay where they are, too, as long
+    as another attempt may need them. ``goes_on``: see `WorkingFolder`."""
+
+    phase = Phase.STATE
+
+    def __init__(self, calls: AgentCalls, goes_on: int) -> None:
+        self._calls, self._goes_on = calls, goes_on
+
+    def begin(self, run: Run) -> None:
+        set_aside(run.task, self._calls.where.node, run.number)
+        self._deadline = Deadline(self._calls.order, self._calls.clocks.grace)
+        # One for each call of `finish`: the record adds them up.
+        self._notes = list[dict[str, Any]]()
+
+    def finish(self, run: Run) -> str:
+        stay = run.task.nodes > 1 or not run.is_done
+        summary = keep(
+            run.task,
+            self._calls.where.node,
+            run.work.folder,
+            run.work.laid_out,
+            self._deadline.check,
+            attempt=run.number,
+            stay=stay,
+        )
+        if summary != Summary():
+            if self._notes and (stay or not self._notes[-1]["files"]):
+                self._notes.pop()  # it is in this note, too, or nothing had space
+            size = summary.size + sum(group.size for group in summary.left_out)
+            goes_on = -1 if run.is_done else self._goes_on
+            kept = note(summary._replace(continues=size <= goes_on))
+            self._notes.append({"about": ABOUT, **kept})
+            if why := disk_error(kept):
+                return why
+        self._say_notes()
+        return ""
+
+    def lost(self, run: Run, why: str) -> None:
+        self._say_notes()
+        if run.is_done:
+            kept = unsaved.keep(run.work.folder, run.task, self._calls.where)
+            message = f"not all of the working folder is saved: {why}{kept}"
+            unsaved.fail(run, self._calls, message)
+
+    def _say_notes(self) -> None:
+        for item in self._notes:
+            is_last = item is self._notes[-1]
+            self._calls.say(Kind.NOTE, **(item if is_last else {**item, "left_out": []}))
 
 
 def disk_error(note: Mapping[str, Any]) -> str:
-    """The error of a disk that kept files from being moved, by ``keep_and_describe``'s note."""
+    """The error of a disk that kept files from being moved, by the note on them."""
     errors = {os.strerror(code).lower() for code in _FATAL}
     return next((file["said"] for file in note["left_out"] if file["said"] in errors), "")
 

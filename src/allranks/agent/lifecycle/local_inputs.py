@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from allranks.agent.data.local_digest import digest_of
-from allranks.agent.lifecycle.unsaved import AgentCalls
-from allranks.agent.transport.identity import AgentIdentity
-from allranks.agent.transport.link import ServerAddress
+from allranks.agent.lifecycle.agent_calls import AgentCalls
+from allranks.agent.lifecycle.parts import Part, Run
+from allranks.core.lifecycle.phases import Phase
 from allranks.core.plan import InputTask, Task
 
 if TYPE_CHECKING:
@@ -26,36 +26,28 @@ if TYPE_CHECKING:
 _LOOK = 0.1
 
 
-class LocalInputs:
+class LocalInputs(Part):
     """Provides them, and holds those in the cache until closed. ``task`` has this node's paths,
     ``home`` is the server's."""
 
-    def __init__(
-        self,
-        task: Task,
-        home: str,
-        where: AgentIdentity,
-        server: ServerAddress,
-        calls: AgentCalls,
-    ) -> None:
+    phase = Phase.DATA
+
+    def __init__(self, task: Task, home: str, calls: AgentCalls) -> None:
         self._task, self._home = task, home
-        self._where, self._server, self._calls = where, server, calls
+        self._where, self._calls = calls.where, calls
         self._provided: dict[str, InputTask] = {}
         self._held = ExitStack()
 
     def close(self) -> None:
         self._held.close()
 
-    def provide(
-        self, task: Task, wait: Callable[[float], None], doing: Callable[[str], None]
-    ) -> Task:
-        """The task with the paths on this node, once all are there. Raises AllranksError, OSError,
-        and what ``wait`` raises."""
+    def begin(self, run: Run) -> None:
+        """Give the run's task the paths on this node, once all are there."""
         missing = [item for item in self._task.inputs if item.name not in self._provided]
         if suspects := [*self._suspects(missing)]:
-            self._in_thread(suspects, wait, doing)
-        inputs = (self._provided.get(item.name, item) for item in task.inputs)
-        return task._replace(inputs=tuple(inputs))
+            self._in_thread(suspects)
+        inputs = (self._provided.get(item.name, item) for item in run.task.inputs)
+        run.task = run.task._replace(inputs=tuple(inputs))
 
     def _suspects(self, items: list[InputTask]) -> Iterator[InputTask]:
         """Inputs that may not lie on this node."""
@@ -69,12 +61,7 @@ class LocalInputs:
             if missing or (item.digest and digest_of(Path(path)) != item.digest):
                 yield item
 
-    def _in_thread(
-        self,
-        items: list[InputTask],
-        wait: Callable[[float], None],
-        doing: Callable[[str], None],
-    ) -> None:
+    def _in_thread(self, items: list[InputTask]) -> None:
         """Fetch them while the server's orders are heeded."""
         stopped, errors = threading.Event(), list[BaseException]()
         says = list[str]()
@@ -89,9 +76,9 @@ class LocalInputs:
         thread.start()
         try:
             while thread.is_alive():
-                wait(_LOOK)
+                self._calls.pause(_LOOK)
                 while says:
-                    doing(says.pop(0))
+                    self._calls.doing(says.pop(0))
         finally:
             stopped.set()
             thread.join()
@@ -106,7 +93,7 @@ class LocalInputs:
         from allranks.agent.data.mover_process import Progress  # lazy: as above
 
         server = InputServer(
-            self._server,
+            self._calls.server,
             self._where.node,
             stopped,
             lambda: doing("waits: the server sends files to other nodes"),

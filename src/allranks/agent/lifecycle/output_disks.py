@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from allranks.agent.lifecycle.unsaved import AgentCalls
+from allranks.agent.lifecycle.agent_calls import AgentCalls
 from allranks.agent.transport.identity import AgentIdentity
-from allranks.agent.transport.link import ServerAddress
 from allranks.core.plan import OutputTask, Task
 from allranks.errors import AllranksError
 
@@ -36,19 +35,17 @@ def require_outside(task: Task, home: str) -> None:
             )
 
 
-def note_unseen(
-    task: Task, home: str, where: AgentIdentity, server: ServerAddress, calls: AgentCalls
-) -> None:
+def note_unseen(task: Task, home: str, calls: AgentCalls) -> None:
     """Note each output that stays on a disk which the server does not see. Raises AllranksError,
     OSError."""
-    for output in _of_their_own(task, home, where):
+    for output in _of_their_own(task, home, calls.where):
         folder = posixpath.dirname(output.path) if output.is_file else output.path
         name = secrets.token_hex(16)
         mark = Path(folder, f".allranks-{name}")
         mark.touch()
         try:
-            with server.client(_TIMEOUT) as client:
-                path = f"/agent/v1/{where.node}/output/{output.name}/{name}"
+            with calls.server.client(_TIMEOUT) as client:
+                path = f"/agent/v1/{calls.where.node}/output/{output.name}/{name}"
                 answer: OutputSeen = client.json("GET", path)
         finally:
             mark.unlink()

@@ -6,23 +6,24 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from allranks.agent.environments.current_python import is_here
 from allranks.agent.lifecycle import unsaved
-from allranks.agent.lifecycle.attempt import Attempt
-from allranks.agent.lifecycle.unsaved import AgentCalls
+from allranks.agent.lifecycle.agent_calls import AgentCalls
+from allranks.agent.lifecycle.parts import Part, Run
 from allranks.agent.state.state_folder import State, job_files
 from allranks.agent.transport.identity import AgentIdentity
-from allranks.agent.transport.link import ServerAddress
 from allranks.core.data.state_manifest import own
 from allranks.core.job import output_places
+from allranks.core.lifecycle.phases import Phase
 from allranks.core.plan import Task
 from allranks.errors import NotFound, Unreachable
 from allranks.settings import Clocks
-from allranks.statuses import Reason
+
+if TYPE_CHECKING:
+    from allranks.api.agents import Assignment
 
 # Seconds for an answer.
 _TIMEOUT = 30.0
@@ -91,71 +92,63 @@ def _uv(where: AgentIdentity) -> Path:
     return where.folder / "uv"
 
 
-class OwnDisk:
+class OwnDisk(Part):
     """Gets what a node with a disk of its own needs, and sends the job's files that it writes. To
     other nodes it brings uv alone. ``known``: whether the server has files of an earlier launch."""
 
-    def __init__(
-        self,
-        task: Task,
-        where: AgentIdentity,
-        server: ServerAddress,
-        pace: float,
-        known: bool,
-        calls: AgentCalls,
-    ) -> None:
+    phase = Phase.DATA
+
+    def __init__(self, task: Task, calls: AgentCalls, known: bool) -> None:
+        where = calls.where
         self._state: State | None = None
         self._uv = _uv(where) if task.uv == str(_uv(where)) else None
-        self._task, self._where, self._server, self._calls = task, where, server, calls
+        self._where, self._calls = where, calls
         if task.sends_files:
-            self._state = State(job_files(where), where, server, True, pace, known, self._note)
+            pace, note = calls.clocks.look, calls.note_about("files")
+            self._state = State(job_files(where), where, calls.server, True, pace, known, note)
 
-    def begin(
-        self, attempt: int, wait: Callable[[float], None], doing: Callable[[str], None]
-    ) -> None:
+    def begin(self, run: Run) -> None:
         """Fetch what this node of the job wrote in earlier launches; and uv, if the job needs it
-        and the node has none. Raises AllranksError, OSError, and what ``wait`` raises."""
+        and the node has none."""
         if self._uv is not None and not self._uv.exists():
-            doing("fetches uv")
-            self._fetch_uv(self._uv, wait)
+            self._calls.doing("fetches uv")
+            self._fetch_uv(self._uv)
         if self._state is not None:
-            self._state.begin(attempt, wait, doing)
+            self._state.begin(run.number, self._calls.pause, self._calls.doing)
 
-    def _fetch_uv(self, target: Path, wait: Callable[[float], None]) -> None:
+    def _fetch_uv(self, target: Path) -> None:
         beside = target.with_suffix(".part")
         machine = os.uname().machine
         path = f"/agent/v1/{self._where.node}/uv/{machine}"
         while True:
             try:
-                with self._server.client(_TIMEOUT) as client, beside.open("wb") as file:
+                with self._calls.server.client(_TIMEOUT) as client, beside.open("wb") as file:
                     for piece in client.download(path):
                         file.write(piece)
-                        wait(0.0)
+                        self._calls.pause(0.0)
                 beside.chmod(0o755)
                 beside.rename(target)
                 return
             except NotFound:
                 return  # building says that there is no uv
             except Unreachable:
-                wait(0.5)
+                self._calls.pause(0.5)
 
-    def start(self) -> None:
+    def start(self, run: Run, go: Assignment) -> None:
         """Start to send what is complete."""
         if self._state is not None:
             self._state.start()
 
-    def finish(self, attempt: Attempt | None = None) -> None:
-        """Send the rest. A successful ``attempt`` whose files cannot be sent has failed."""
+    def finish(self, run: Run) -> str:
+        """Send the rest, and the log of a failed build where no rank has started."""
         if self._state is None:
-            return
-        done = attempt is not None and attempt.reason is Reason.DONE
-        save = partial(self._state.finish, done, *self._calls[:3])
-        why = save() if attempt is None else unsaved.with_room(save, attempt, self._calls)
-        if attempt is not None and done and why:
-            hint = "check the disk of the server's home and its log, and run the job again"
-            kept = unsaved.keep(self._state.root, self._task, self._where)
-            message = f"not all files of the job reached the server: {why}{kept}"
-            unsaved.fail(attempt, self._calls, message, hint)
+            return ""
+        calls = self._calls
+        return self._state.finish(run.is_done, calls.clocks.grace, calls.order, calls.wait)
 
-    def _note(self, message: str) -> None:
-        self._calls.note(message, {"about": "files"})
+    def lost(self, run: Run, why: str) -> None:
+        if self._state is not None and run.is_done:
+            hint = "check the disk of the server's home and its log, and run the job again"
+            kept = unsaved.keep(self._state.root, run.task, self._where)
+            message = f"not all files of the job reached the server: {why}{kept}"
+            unsaved.fail(run, self._calls, message, hint)

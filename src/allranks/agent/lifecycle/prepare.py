@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from allranks import folder_trees
+from allranks.agent.lifecycle import unsaved
 from allranks.agent.lifecycle.attempt import sentence
-from allranks.agent.lifecycle.collect_files import Listing
+from allranks.agent.lifecycle.parts import Part, Run, Work
 from allranks.agent.processes.guests import host_record
 from allranks.core.data.working_set import COLLECTED
 from allranks.core.job import code_packages
@@ -35,17 +36,6 @@ class LaidOut(NamedTuple):
 
     folder: Path
     files: Mapping[str, tuple[int, int, int]] = {}
-    imports: Path | None = None
-
-
-class Work(NamedTuple):
-    """A prepared working folder. ``paths`` has a value for each ``inputs.x``, ``outputs.y`` and
-    ``name``; ``began`` is the time in seconds since the epoch; for the others see ``LaidOut``."""
-
-    folder: Path
-    paths: dict[str, str]
-    began: float
-    laid_out: Listing
     imports: Path | None = None
 
 
@@ -83,10 +73,19 @@ def command_of(task: Task, work: Work) -> str:
     return fill_shell(task.command, work.paths, paths)
 
 
+class Collected(Part):
+    """Copies what an in-place job wrote to ``./outputs`` and ``./logs`` to its record. Where all
+    nodes share them the first one does, and the others add what was written since it began."""
+
+    def finish(self, run: Run) -> str:
+        return collect(run.task, self._calls.where.node, run.work)
+
+    def lost(self, run: Run, why: str) -> None:
+        unsaved.fail(run, self._calls, f"{why}; they are still in {run.work.folder}")
+
+
 def collect(task: Task, node: int, work: Work) -> str:
-    """Copy what an in-place job wrote to ``./outputs`` and ``./logs`` to its record. Where all
-    nodes share them the first one does, and the others add what was written since it began. Return
-    why some could not be copied, or ''."""
+    """Return why some outputs could not be copied, or ''."""
     if not task.in_place:
         return ""  # they are links into the record
     left_out: list[str] = []

@@ -6,9 +6,10 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from allranks import folder_trees
 from allranks.agent.transport.identity import AgentIdentity
@@ -18,7 +19,8 @@ from allranks.errors import is_disk_full
 from allranks.statuses import Reason
 
 if TYPE_CHECKING:  # the server asks for kept folders, and needs nothing of an attempt for that
-    from allranks.agent.lifecycle.attempt import Attempt
+    from allranks.agent.lifecycle.agent_calls import AgentCalls
+    from allranks.agent.lifecycle.parts import Part, Run
     from allranks.api.agents import Assignment
 
 # Begins the names of kept folders in the agent's own folder, which is then not removed.
@@ -26,29 +28,21 @@ KEPT = "unsaved-"
 _HINT = "free space on the disk that the message names, then copy the files from there"
 
 
-class AgentCalls(NamedTuple):
-    """What ends saving early, see ``State.finish``: ``grace``, ``order`` and ``wait``; ``unsent``:
-    seconds that a full disk has to have space again once the job is done. ``waits`` receives what
-    saving waits for, and ``note`` records a message with its facts. ``make_space`` is called once
-    the ranks have ended."""
-
-    grace: float
-    order: Callable[[], Assignment]
-    wait: Callable[[float], None]
-    unsent: float
-    waits: Callable[[str], None]
-    note: Callable[[str, Mapping[str, Any]], None]
-    make_space: Callable[[], None] = lambda: None
+def finish(parts: Sequence[Part], run: Run, calls: AgentCalls) -> None:
+    """Save what the ranks of a run have left, the last part first."""
+    for part in reversed(parts):
+        if why := with_room(partial(part.finish, run), run, calls):
+            part.lost(run, why)
 
 
-def with_room(save: Callable[[], str], attempt: Attempt, calls: AgentCalls) -> str:
+def with_room(save: Callable[[], str], run: Run, calls: AgentCalls) -> str:
     """Call ``save`` until it returns '', as long as it returns that a disk is full and a successful
-    ``attempt`` may wait. Return what it returned last."""
-    was_stopped, until = stops(calls.order()), 0.0
-    calls.make_space()
-    while is_disk_full(why := save()) and attempt.reason is Reason.DONE:
-        until = until or time.monotonic() + calls.unsent
-        if time.monotonic() > until or (stops(calls.order()) and not was_stopped):
+    run may wait. Return what it returned last."""
+    run.was_stopped, until = stops(calls.order()), 0.0
+    calls.make_space(run.task)
+    while is_disk_full(why := save()) and run.is_done:
+        until = until or time.monotonic() + calls.clocks.unsent
+        if time.monotonic() > until or (stops(calls.order()) and not run.was_stopped):
             break
         calls.waits(f"{WAITS}: {why}")
         calls.wait(1.0)
@@ -61,14 +55,14 @@ def stops(order: Assignment) -> bool:
     return order["do"] == "stop" and order["why"] != Reason.DONE
 
 
-def fail(attempt: Attempt, calls: AgentCalls, message: str, hint: str = _HINT) -> None:
-    """A successful attempt whose files could not be saved has failed, or ended as ordered."""
+def fail(run: Run, calls: AgentCalls, message: str, hint: str = _HINT) -> None:
+    """A successful run whose files could not be saved has failed, or ended as ordered."""
     order = calls.order()
     if stops(order):
-        attempt.overrule(Reason(str(order["why"])))
+        run.attempt.overrule(Reason(str(order["why"])))
         calls.note(message, {"about": "unsaved"})
     else:
-        attempt.overrule(Reason.OUTPUTS_LOST, message, hint)
+        run.attempt.overrule(Reason.OUTPUTS_LOST, message, hint)
 
 
 def keep(folder: Path, task: Task, where: AgentIdentity) -> str:

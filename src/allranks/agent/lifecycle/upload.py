@@ -1,67 +1,75 @@
-"""Upload a job's outputs at its end."""
+"""Inputs and outputs in datastores: brought before the ranks start, and back at the end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from allranks.agent.lifecycle.attempt import Attempt, sentence
+from allranks.agent.lifecycle.agent_calls import AgentCalls
+from allranks.agent.lifecycle.attempt import sentence
 from allranks.agent.lifecycle.interrupted_waits import Stopped
-from allranks.agent.lifecycle.unsaved import AgentCalls, stops, with_room
+from allranks.agent.lifecycle.parts import Part, Run
+from allranks.agent.lifecycle.unsaved import stops
+from allranks.core.lifecycle.phases import Phase
 from allranks.errors import AllranksError
 from allranks.statuses import Reason
 
 if TYPE_CHECKING:
     from allranks.agent.data.transfers import Transfers
     from allranks.api.agents import Assignment
+    from allranks.core.data.addresses import Account
 
 
-class OrStop(Protocol):
-    """Waits, and raises Stopped if the server stops the attempt with an order that is heeded."""
+class StoredData(Part):
+    phase = Phase.DATA
 
-    def __call__(
-        self,
-        fd: int | None = None,
-        seconds: float | None = None,
-        heeds: Callable[[Assignment], bool] = ...,
-    ) -> None: ...
+    def __init__(self, calls: AgentCalls) -> None:
+        self._calls = calls
+        self._data: Transfers | None = None
+        self._hint = ""
 
+    def begin(self, run: Run) -> None:
+        """Provide the inputs, and folders for the outputs."""
+        if not run.task.moves_data:
+            return
+        from allranks.agent.data.transfers import Transfers  # lazy: many jobs have none
 
-def upload(
-    data: Transfers,
-    attempt: Attempt,
-    or_stop: OrStop,
-    calls: AgentCalls,
-) -> None:
-    """Upload outputs, for at most the grace if the job has failed. Files that cannot be uploaded
-    stay in the record."""
-    note = calls.note
-    data.report_streams(note)
-    done, was_stopped = attempt.reason is Reason.DONE, stops(calls.order())
+        calls, self._hint = self._calls, ""
+        self._data = data = Transfers(
+            run.task, calls.where.node, run.folder, self._account, calls.or_stop, calls.doing
+        )
+        run.closing.callback(data.close)
+        run.paths |= {f"inputs.{name}": path for name, path in data.provide(calls.note).items()}
+        run.paths |= {f"outputs.{name}": path for name, path in data.begin().items()}
 
-    def heeds(order: Assignment) -> bool:
-        return done and stops(order) and not was_stopped
+    def _account(self, datastore: str) -> Account:
+        return self._calls.link.account(datastore, self._calls.patience)
 
-    def wait(fd: int | None = None, seconds: float | None = None) -> None:
-        or_stop(fd, seconds, heeds)
+    def finish(self, run: Run) -> str:
+        """Upload outputs, for at most the grace if the job has failed. Files that cannot be
+        uploaded stay in the record."""
+        if self._data is None:
+            return ""
+        note, done = self._calls.note, run.is_done
+        if not self._hint:  # the first time
+            self._data.report_streams(note)
 
-    errors = list[AllranksError | OSError]()
+        def heeds(order: Assignment) -> bool:
+            return done and stops(order) and not run.was_stopped
 
-    def save() -> str:
-        errors.clear()
+        def wait(fd: int | None = None, seconds: float | None = None) -> None:
+            self._calls.or_stop(fd, seconds, heeds)
+
         try:
-            data.finish(note, wait, None if done else calls.grace)
+            self._data.finish(note, wait, None if done else self._calls.clocks.grace)
+        except Stopped as error:
+            run.attempt.overrule(error.why)
+            self._data.keep(note)
         except (AllranksError, OSError) as error:
-            errors.append(error)
-        return sentence(errors[0]) if errors else ""
+            self._hint = getattr(error, "hint", None) or "fix that"
+            return sentence(error)
+        return ""
 
-    try:
-        why = with_room(save, attempt, calls)
-    except Stopped as error:
-        attempt.overrule(error.why)
-        data.keep(note)
-        return
-    if why:
-        kept = data.keep(note)
-        hint = getattr(errors[0], "hint", None) or "fix that"
-        attempt.overrule(Reason.OUTPUTS_LOST, why, f"{hint}; files kept: {kept}")
+    def lost(self, run: Run, why: str) -> None:
+        assert self._data is not None
+        kept = self._data.keep(self._calls.note)
+        run.attempt.overrule(Reason.OUTPUTS_LOST, why, f"{self._hint}; files kept: {kept}")

@@ -10,48 +10,48 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from allranks import folder_trees
+from allranks.agent.lifecycle import output_disks
+from allranks.agent.lifecycle.agent_calls import AgentCalls
 from allranks.agent.lifecycle.collect_files import Listing, listing
 from allranks.agent.lifecycle.other_nodes import OtherNodes
 from allranks.agent.lifecycle.other_nodes_files import bring, copies_of, lacking
-from allranks.agent.lifecycle.prepare import LaidOut, set_packages_aside, unpack
-from allranks.agent.lifecycle.unsaved import AgentCalls
-from allranks.agent.state.torn_files import Deaths
+from allranks.agent.lifecycle.parts import Part, Run
+from allranks.agent.lifecycle.prepare import LaidOut, prepare, set_packages_aside, unpack
 from allranks.agent.state.working_folder import WorkState, WorkTree, earlier, replace_file
-from allranks.agent.transport.identity import AgentIdentity
-from allranks.agent.transport.link import ServerAddress
 from allranks.core.amounts import size_text
 from allranks.core.data import node_changes, working_set
 from allranks.core.data.node_changes import NodeChanges
 from allranks.core.data.state_manifest import own
 from allranks.core.data.working_set import ABOUT, CHANGES, FILES, About, Held
+from allranks.core.lifecycle.phases import Phase
 from allranks.core.plan import Task
 from allranks.errors import AllranksError, NotFound
+
+if TYPE_CHECKING:
+    from allranks.agent.channel.channel_opener import ChannelOpener
+    from allranks.api.agents import Assignment
 
 _HINT = "write checkpoints to ALLRANKS_STATE_DIR, start from zero with --fresh-work"
 _RAISE = ", or raise ALLRANKS_WORK_LIMIT of the server"
 
 
-class WorkingFolder:
+class WorkingFolder(Part):
     """``held``: what the server has of this node's working set."""
 
-    def __init__(
-        self,
-        task: Task,
-        where: AgentIdentity,
-        server: ServerAddress,
-        pace: float,
-        held: Held,
-        calls: AgentCalls,
-    ) -> None:
-        self._task, self._where, self._server = task, where, server
-        self._pace, self._held, self._calls = pace, held, calls
-        self._root = where.folder / "working"
-        self._own = self._root / own(where.node)
+    phase = Phase.STATE
+
+    def __init__(self, task: Task, calls: AgentCalls, held: Held) -> None:
+        self._task, self._where = task, calls.where
+        self._held, self._calls = held, calls
+        self._root = self._where.folder / "working"
+        self._own = self._root / own(self._where.node)
         self.laid_out = LaidOut(Path(task.in_place) if task.in_place else self._own / FILES)
         self._tree: WorkTree | None = None
         self._sender: WorkState | None = None
@@ -80,14 +80,9 @@ class WorkingFolder:
         is_there = (home / "nodes") in self._where.folder.parents
         return is_there and not (self._task.sends_files or self._task.in_place)
 
-    def begin(
-        self,
-        attempt: int,
-        code: Path | None,
-        wait: Callable[[float], None],
-        doing: Callable[[str], None],
-    ) -> None:
-        """Lay it out, unless it stays. Raises AllranksError, OSError, and what ``wait`` raises."""
+    def begin(self, run: Run) -> None:
+        """Lay it out, unless it stays."""
+        attempt = run.number
         if self._task.in_place:
             if not self.folder.is_dir():
                 hint = "leave --in-place out, or use a folder on a disk that every node has mounted"
@@ -97,7 +92,7 @@ class WorkingFolder:
         if self.stays:
             self.folder.mkdir(exist_ok=True)  # a rank may have removed it
         else:
-            self._lay_out(attempt, code, wait, doing)
+            self._lay_out(attempt, run.code)
         if self._task.fresh_work:
             return
         if attempt == 1 and not self._task.continues:
@@ -106,21 +101,20 @@ class WorkingFolder:
         files, removed = self._tree.current()
         mine = self._tree.tell_changes(self._where.launch, attempt, self._removed)
         self._removed = ()
-        come, apart = self._bring(mine, wait, doing) if self._task.nodes > 1 else ({}, ())
+        come, apart = self._bring(mine) if self._task.nodes > 1 else ({}, ())
         if attempt > 1 or come or apart:
             self._note(working_set.sentence(attempt, files, removed, come, apart))
 
-    def _bring(
-        self, mine: NodeChanges, wait: Callable[[float], None], doing: Callable[[str], None]
-    ) -> tuple[dict[int, list[str]], tuple[str, ...]]:
+    def _bring(self, mine: NodeChanges) -> tuple[dict[int, list[str]], tuple[str, ...]]:
         """Bring what other nodes' ranks have changed. All nodes are here and no rank runs, because
         the gate opens later. Return the paths by node, and those that stay apart."""
         assert self._tree is not None
+        calls = self._calls
         nodes = OtherNodes(
-            self._task, self._where, self._server, self.is_collected, wait, self._note
+            self._task, self._where, calls.server, self.is_collected, calls.pause, self._note
         )
         with contextlib.closing(nodes):
-            changes = nodes.changes(mine, lambda: self._send(mine.attempt, wait), doing)
+            changes = nodes.changes(mine, lambda: self._send(mine.attempt), calls.doing)
             merge = node_changes.others(self._where.node, changes)
             plan = {path: changes[node].paths[path] for path, node in merge.from_node.items()}
             to_bring = lacking(plan, self._own)
@@ -154,17 +148,11 @@ class WorkingFolder:
                 hint=_HINT + _RAISE,
             )
 
-    def _send(self, attempt: int, wait: Callable[[float], None]) -> None:
+    def _send(self, attempt: int) -> None:
         self._sender = self._sender or self._new_sender()
-        self._sender.tell(attempt, wait)
+        self._sender.tell(attempt, self._calls.pause)
 
-    def _lay_out(
-        self,
-        attempt: int,
-        code: Path | None,
-        wait: Callable[[float], None],
-        doing: Callable[[str], None],
-    ) -> None:
+    def _lay_out(self, attempt: int, code: Path | None) -> None:
         beside = self._own / f"{FILES}.new"
         for folder in (beside, self.folder):
             folder_trees.remove(folder, ignore_errors=True)
@@ -174,7 +162,7 @@ class WorkingFolder:
         imports = set_packages_aside(beside, self.folder, self._own / "packages")
         self.laid_out = LaidOut(self.folder, listing(beside), imports)
         if self._held.form and not self._task.fresh_work:
-            source = self._earlier(attempt, wait, doing)
+            source = self._earlier(attempt)
             if too_long := lay_over(source, beside, self.folder):
                 self._note(working_set.too_long_sentence(too_long))
             self._removed = _about(source).removed
@@ -186,16 +174,14 @@ class WorkingFolder:
         self._code = self.laid_out.files
         self._tree = WorkTree(self._root, self._where.node, self.laid_out.files, self._held.limit)
 
-    def _earlier(
-        self, attempt: int, wait: Callable[[float], None], doing: Callable[[str], None]
-    ) -> Path:
+    def _earlier(self, attempt: int) -> Path:
         """The folder with the parts of what the server holds."""
         if self._held.form == "folder":
             source = self._recorded
         else:
-            state, source = earlier(self._where, self._server, self._note)
+            state, source = earlier(self._where, self._calls.server, self._note)
             try:
-                state.begin(attempt, wait, doing)
+                state.begin(attempt, self._calls.pause, self._calls.doing)
             finally:
                 state.close()
         about = _about(source)
@@ -240,43 +226,75 @@ class WorkingFolder:
 
     # ------------------------------------------------------------ while ranks run
 
-    def start(self, attempt: int, deaths: Deaths) -> None:
+    def start(self, run: Run, go: Assignment) -> None:
         """Start to send what is complete, if the job may restart on another node."""
         if self._tree is None or not self._held.sends:
             return
         sender = self._sender or self._new_sender()
-        sender.go_on(attempt, deaths)
+        sender.go_on(run.number, run.attempt.deaths)
 
-    def finish(self, attempt: int, done: bool) -> None:
+    def finish(self, run: Run) -> str:
         """Send the rest, for the next attempt or a restart, where the server does not take it from
-        this disk. Nobody needs it if the job is ``done``."""
+        this disk. Nobody needs it if the job is done."""
         if self._tree is None or self._task.fresh_work:
-            return
-        if done and (self.is_collected or self._task.nodes == 1):
+            return ""
+        if run.is_done and (self.is_collected or self._task.nodes == 1):
             if self._sender is not None:
                 self._sender.stop()
-            return
-        if self.is_collected and self._sender is None:
-            return
-        sender = self._sender or self._new_sender()
-        sender.end(attempt, *self._calls[:3])
+        elif self._sender is not None or not self.is_collected:
+            sender = self._sender or self._new_sender()
+            sender.end(run.number, self._calls.clocks.grace, self._calls.order, self._calls.wait)
+        return ""
 
     def _new_sender(self) -> WorkState:
         assert self._tree is not None
         self._sender = WorkState(
             self._tree,
             self._where,
-            self._server,
-            self._pace,
+            self._calls.server,
+            self._calls.clocks.look,
             bool(self._held.form),
             self.is_collected,
             note=self._note,
-            warn=lambda message: self._calls.note(message, {"about": "checkpoint"}),
+            warn=self._calls.note_about("checkpoint"),
         )
         return self._sender
 
     def _note(self, message: str) -> None:
         self._calls.note(message, {"about": "working folder"})
+
+
+class Code(Part):
+    """Fetches the job's code, unless the working folder has it."""
+
+    phase = Phase.CODE
+
+    def __init__(self, working: WorkingFolder, calls: AgentCalls) -> None:
+        self._working, self._calls = working, calls
+
+    def begin(self, run: Run) -> None:
+        folder_trees.remove(run.folder, ignore_errors=True)
+        run.folder.mkdir(parents=True)
+        if run.task.code is not None and not self._working.stays:
+            run.code = run.folder / "code.tar"
+            self._calls.link.fetch_code(run.task.code, run.code, self._calls.patience)
+
+
+class Workplace(Part):
+    """Prepares the working folder once it is laid out. ``home`` is where the server has its
+    files; ``channels`` lead to the folder."""
+
+    def __init__(
+        self, working: WorkingFolder, home: str, calls: AgentCalls, channels: ChannelOpener
+    ) -> None:
+        self._working, self._home, self._calls = working, home, calls
+        self._channels = channels
+
+    def begin(self, run: Run) -> None:
+        laid_out, go_on = self._working.laid_out, self._calls.heed
+        run.work = prepare(run.task, run.folder, laid_out, time.time(), run.paths, go_on)
+        output_disks.note_unseen(run.task, self._home, self._calls)
+        self._channels.cwd = run.work.folder
 
 
 def lay_over(source: Path, target: Path, place: Path) -> list[str]:

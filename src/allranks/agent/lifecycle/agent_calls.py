@@ -1,0 +1,129 @@
+"""What the parts of an agent ask of it: the server's orders, waits that end with them, messages."""
+
+from __future__ import annotations
+
+import math
+import select
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from allranks import disk_space
+from allranks.agent.lifecycle.interrupted_waits import Leave, Stopped
+from allranks.agent.lifecycle.phases import Preparation
+from allranks.agent.transport.identity import AgentIdentity
+from allranks.agent.transport.inbox import Inbox
+from allranks.agent.transport.link import Link
+from allranks.agent.transport.outbox import Outbox
+from allranks.core.plan import Task
+from allranks.events import Kind
+from allranks.settings import Clocks
+from allranks.statuses import Reason
+
+if TYPE_CHECKING:
+    from allranks.api.agents import Assignment
+
+
+class AgentCalls:
+    """``attempt`` is the current one. After ``patience`` seconds without a server waits raise
+    Leave."""
+
+    def __init__(
+        self, where: AgentIdentity, link: Link, outbox: Outbox, inbox: Inbox, clocks: Clocks
+    ) -> None:
+        self.where, self.link, self.inbox, self.clocks = where, link, inbox, clocks
+        self.server = link.server
+        self.attempt, self.patience = link.attempt, clocks.patience
+        self.preparation = Preparation(partial(self.say, Kind.NOTE))
+        # Reports what the current phase does.
+        self.doing = self.preparation.doing
+        # Notes once, for all ranks and attempts, why ranks start cold.
+        note = self.note_about("warm")
+        self.cold = cache(lambda why: note(f"ranks start cold: {why}"))
+        self._outbox = outbox
+        self._waits_for = ""
+
+    # ------------------------------------------------------------ orders
+
+    def order(self) -> Assignment:
+        """The current order for this attempt. Raises Leave if the server dismisses the agent."""
+        if self.inbox.taken:
+            return {"do": "stop", "why": self.inbox.taken}
+        order = self.inbox.order
+        if order["do"] == "leave":
+            raise Leave
+        return order if order["attempt"] == self.attempt else {"do": "wait"}
+
+    def wait_for_go(self) -> Assignment:
+        """Wait at the gate for the `go` or `stop` of this attempt."""
+        while (order := self.order())["do"] not in ("go", "stop"):
+            self.wait()
+        return order
+
+    def wait_for_next_attempt(self) -> None:
+        while True:
+            order = self.inbox.order
+            if order["do"] == "leave":
+                raise Leave
+            if order["attempt"] > self.attempt:
+                # Any order of it, because a later one may already have replaced `prepare`.
+                self.attempt = int(order["attempt"])
+                return
+            self.wait()
+
+    def wait(self, seconds: float = 1.0, fds: Sequence[int] = ()) -> None:
+        self.inbox.wait(seconds, fds)
+        if self.link.silent_for() > self.patience:
+            raise Leave
+
+    def or_stop(
+        self,
+        fd: int | None = None,
+        seconds: float | None = None,
+        heeds: Callable[[Assignment], bool] = lambda order: True,
+    ) -> None:
+        """Wait until ``fd`` is readable, for ``seconds`` at most. Raises Stopped if the server
+        stops the attempt with an order that ``heeds`` accepts, Leave if it is unreachable for too
+        long."""
+        fds = [] if fd is None else [fd]
+        until = math.inf if seconds is None else time.monotonic() + seconds
+        while not select.select(fds, [], [], 0.0)[0] and time.monotonic() < until:
+            self.heed(heeds)
+            self.wait(min(1.0, max(0.0, until - time.monotonic())), fds)
+
+    def heed(self, heeds: Callable[[Assignment], bool] = lambda order: True) -> None:
+        order = self.order()
+        if order["do"] == "stop" and heeds(order):
+            raise Stopped(Reason(order["why"]))
+
+    def pause(self, seconds: float) -> None:
+        """Wait before the ranks have started. Raises as ``or_stop``."""
+        self.or_stop(None, seconds)
+
+    # ------------------------------------------------------------ events
+
+    def say(self, kind: Kind, rank: int | None = None, **data: Any) -> None:
+        if self._outbox.say(kind, self.attempt, rank=rank, **data):
+            self.link.wake()
+
+    def ended(self, reason: Reason, message: str, **data: Any) -> None:
+        self.say(Kind.ENDED, None, reason=reason, message=message, **data)
+
+    def note(self, message: str, facts: Mapping[str, Any]) -> None:
+        self.say(Kind.NOTE, message=message, **facts)
+
+    def note_about(self, about: str) -> Callable[[str], None]:
+        return partial(self.note, facts={"about": about})
+
+    def waits(self, what: str) -> None:
+        """Report once what saving waits for; '' for nothing."""
+        if what != self._waits_for:
+            self._waits_for = what
+            self.say(Kind.NOTE, doing=what, message=what or "there is space", about="unsaved")
+
+    def make_space(self, task: Task) -> None:
+        """The ranks have ended: give up the space that is kept for the end of jobs."""
+        if not task.sends_files:
+            disk_space.release_if_full(Path(task.record).parent.parent)
