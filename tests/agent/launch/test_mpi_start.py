@@ -30,7 +30,7 @@ exit ${SAYS:-$code}
 DRIVER = """
 import json, sys
 from pathlib import Path
-from allranks.agent.lifecycle.attempt import Attempt
+from allranks.agent.supervision.attempt import Attempt
 from allranks.agent.transport.inbox import Inbox
 from allranks.agent.processes.keeper import become_subreaper
 from allranks.agent.launch.stage import Stage

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from allranks.agent.channel.channel_opener import ChannelOpener
 from allranks.agent.lifecycle import environment, own_disk, unsaved
 from allranks.agent.lifecycle.agent_calls import AgentCalls
-from allranks.agent.lifecycle.attempt import Attempt, sentence
 from allranks.agent.lifecycle.collect_files import KeptFiles
 from allranks.agent.lifecycle.environment import Container, Environment, WarmStart
 from allranks.agent.lifecycle.interrupted_waits import Leave, Stopped
@@ -30,6 +29,7 @@ from allranks.agent.lifecycle.working_folder import Code, WorkingFolder, Workpla
 from allranks.agent.network.ports import PortConflict
 from allranks.agent.processes import guests
 from allranks.agent.processes.keeper import end_descendants
+from allranks.agent.supervision.attempt import Attempt, sentence
 from allranks.agent.transport.identity import AgentIdentity, with_site
 from allranks.agent.transport.inbox import Inbox
 from allranks.agent.transport.link import Link, ServerAddress

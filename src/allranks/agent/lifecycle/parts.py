@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from allranks.agent.environments.node_container import NodeContainer
     from allranks.agent.launch.warm_ranks import WarmRanks
     from allranks.agent.lifecycle.agent_calls import AgentCalls
-    from allranks.agent.lifecycle.attempt import Attempt
+    from allranks.agent.supervision.attempt import Attempt
     from allranks.api.agents import Assignment
 
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from allranks import folder_trees
 from allranks.agent.lifecycle import unsaved
-from allranks.agent.lifecycle.attempt import sentence
 from allranks.agent.lifecycle.parts import Part, Run, Work
 from allranks.agent.processes.guests import host_record
+from allranks.agent.supervision.attempt import sentence
 from allranks.core.data.working_set import COLLECTED
 from allranks.core.job import code_packages
 from allranks.core.plan import InputTask, OutputTask, Task

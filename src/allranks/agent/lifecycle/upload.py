@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from allranks.agent.lifecycle.agent_calls import AgentCalls
-from allranks.agent.lifecycle.attempt import sentence
 from allranks.agent.lifecycle.interrupted_waits import Stopped
 from allranks.agent.lifecycle.parts import Part, Run
 from allranks.agent.lifecycle.unsaved import stops
+from allranks.agent.supervision.attempt import sentence
 from allranks.core.lifecycle.phases import Phase
 from allranks.errors import AllranksError
 from allranks.statuses import Reason

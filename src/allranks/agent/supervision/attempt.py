@@ -13,12 +13,12 @@ from allranks import clock
 from allranks.agent.launch import pipes, start_ranks
 from allranks.agent.launch.mpi_ranks import MpiRanks
 from allranks.agent.launch.stage import Stage, StartedRanks
-from allranks.agent.lifecycle import stop_ranks
 from allranks.agent.monitoring.failure_context import FailureContext
 from allranks.agent.processes.hold import Hold
 from allranks.agent.processes.keeper import children_left, end_descendants, not_ended
 from allranks.agent.processes.ranks import Ended, Running, Started, last_lines
 from allranks.agent.state.torn_files import Deaths
+from allranks.agent.supervision import stop_ranks
 from allranks.agent.transport.inbox import Inbox
 from allranks.core.diagnosis import rank_failure
 from allranks.core.distributions.topology import ranks_of, together
