@@ -25,11 +25,13 @@ QUICK, _ALERT, CALM = 0.05, 0.2, 1.0
 
 
 class Decision(NamedTuple):
-    """What has happened to a deployment; how many replicas start, and which ones are stopped."""
+    """What has happened to a deployment; how many replicas start, and which ones are stopped;
+    ``wait``: seconds until it is looked at again."""
 
     events: tuple[Event, ...] = ()
     start: int = 0
     stop: tuple[str, ...] = ()
+    wait: float = CALM
 
 
 class Steps(NamedTuple):
@@ -46,6 +48,8 @@ def decide(
     """The next steps of a deployment, whose load needs ``load`` replicas. ``seen``: each of its
     replicas. The router has the traffic of ``endpoint``."""
     row = endpoint.deployments[name]
+    replicas = {item.job: item for item in row.replicas}
+    seen = [item._replace(late=_is_late(row, replicas[item.job], item, now)) for item in seen]
     events = [Event(kind, now, name, data=data) for kind, data in _observed(row, seen, load, now)]
     after = fold_all(endpoint, events).deployments.get(name)
     if after is None:  # it was deleted, and its last replica has ended
@@ -55,7 +59,8 @@ def decide(
     steps = next_steps(seen, after.revision, instances, now, after.next_try, at_once)
     follow = (*_drained(after, steps.drain, instances), *_ready(endpoint, after, seen, now))
     events += [Event(kind, now, name, data=data) for kind, data in follow]
-    return Decision(tuple(events), min(steps.start, _MOST_STARTS), steps.stop)
+    wait = QUICK if steps.start else _next_look(fold_all(endpoint, events), name, seen, now)
+    return Decision(tuple(events), min(steps.start, _MOST_STARTS), steps.stop, wait)
 
 
 def _observed(
@@ -191,19 +196,21 @@ def _may_stop(replica: ReplicaState, now: float) -> bool:
     return now - replica.drains_since >= DRAIN
 
 
-def is_late(
-    row: Deployment, replica: Replica, failures: int, running_since: float | None, now: float
-) -> bool:
-    """Whether a replica may take no more time to become ready, or fails its probe: its probes
-    failed ``failures`` times in a row. A new router knows none as ready, and one request that
-    breaks its connection is no reason."""
+def _is_late(row: Deployment, replica: Replica, item: ReplicaState, now: float) -> bool:
+    """Whether a replica may take no more time to become ready, or fails its probe. A new router
+    knows none as ready, and one request that breaks its connection is no reason."""
+    if item.ended or item.ready:
+        return False
     if replica.was_ready:
-        return failures >= row.parsed().liveness_probe.failure_threshold
-    return running_since is not None and now - running_since > row.ready_within
+        return item.failures >= row.parsed().liveness_probe.failure_threshold
+    return item.running_since is not None and now - item.running_since > row.ready_within
 
 
-def next_look(row: Deployment, seen: Sequence[ReplicaState], now: float) -> float:
-    """The seconds until a deployment is looked at again, after what was decided is done."""
+def _next_look(endpoint: Endpoint, name: str, seen: Sequence[ReplicaState], now: float) -> float:
+    """The seconds until a deployment is looked at again, if none of its replicas starts now."""
+    row = endpoint.deployments.get(name)
+    if row is None:
+        return CALM
     ready = {item.job for item in seen if item.ready}
     instances = 0 if row.is_deleted else row.instances
     if starts_at_once(row.failures, row.was_ready) == 0:

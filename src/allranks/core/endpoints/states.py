@@ -17,10 +17,11 @@ _SEVERITY = ("Failed", "UpdateFailed", "Degraded", "Creating", "Updating", "Read
 class ReplicaState(NamedTuple):
     """What is seen of a replica. Times in seconds since the epoch.
 
-    ``late``: it may take no more time to become ready, or fails its probe.
+    ``late``: it may take no more time to become ready, or fails its probe; `decide` finds out.
     ``drains_since``: None while it gets requests.
     ``running``: requests that it has.
     ``why``: why it has ended, or is not ready.
+    ``failures``: of its probe in a row. ``running_since``: of its job, None while it does not run.
     """
 
     job: str
@@ -31,6 +32,8 @@ class ReplicaState(NamedTuple):
     drains_since: float | None = None
     running: int = 0
     why: str = ""
+    failures: int = 0
+    running_since: float | None = None
 
 
 def state(

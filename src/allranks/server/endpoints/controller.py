@@ -7,22 +7,14 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from allranks.api.jobs import JobError
-from allranks.core.endpoints.decide import (
-    CALM,
-    QUICK,
-    decide,
-    is_late,
-    next_look,
-    refused,
-    starting,
-)
+from allranks.core.endpoints.decide import CALM, QUICK, decide, starting
 from allranks.core.endpoints.events import Event, Kind, sentence
 from allranks.core.endpoints.load import Scaler
-from allranks.core.endpoints.record import Deployment, Endpoint, Replica
+from allranks.core.endpoints.record import Endpoint, Replica
 from allranks.core.endpoints.states import ReplicaState
 from allranks.errors import AllranksError
 from allranks.server.dependencies import Services
@@ -106,18 +98,17 @@ class Controller(Worker):
         """The seconds until the next look; None without endpoints."""
         number = self._told
         rows = self._services.endpoints.all()
-        self.tunnels.keep(self._far())
+        self.tunnels.keep(self._far(rows))
         if not rows:
             self._router_knows(number)
             self._router.end()
             return None
         settings = self._services.endpoints.settings
-        address = self._router.ensure(settings.get(_PORT) or 0)
-        port = int(address.rpartition(":")[2])
-        if settings.get(_PORT) != port:
-            settings.set(_PORT, port)
         order = {"sites": router_table(rows), "front": self._front()}
-        counts = self._router.exchange(order)
+        before = settings.get(_PORT)
+        counts, port = self._router.exchange(order, before or 0)
+        if port != before:
+            settings.set(_PORT, port)
         self._services.endpoints.counts = counts
         self._router_knows(number)
         self._services.endpoints.samples.take(counts, time.time())
@@ -134,10 +125,10 @@ class Controller(Worker):
             order["renewed"] = os.stat(certificate).st_mtime
         return order
 
-    def _far(self) -> dict[str, tuple[str, int]]:
+    def _far(self, endpoints: Sequence[Endpoint]) -> dict[str, tuple[str, int]]:
         """The socket and the port of each replica that runs on another machine."""
         ports = {}
-        rows = self._services.endpoints.deployments()
+        rows = (row for endpoint in endpoints for row in endpoint.deployments.values())
         for item in (replica for row in rows for replica in row.replicas):
             kind, _, place = item.address.partition(":")
             job = self._services.records.latest(item.job) if kind == "far" else None
@@ -168,29 +159,16 @@ class Controller(Worker):
         """Observe the replicas of a deployment, decide, write down what has happened, and act. The
         endpoint after it, and the seconds until the next look. Raises Changed."""
         now, row = time.time(), endpoint.deployments[name]
-        seen = [self._observe(row, item, counts, now) for item in row.replicas]
+        seen = [self._observe(item, counts) for item in row.replicas]
         is_ready = any(item.ready and item.revision == row.revision for item in seen)
         load = self._scaler.instances(row, counts.get("busy", 0.0), is_ready, now)
         decision = decide(endpoint, name, seen, load, now)
-        new = [self._replicas.named(row, now) for _ in range(decision.start)]
+        new = self._replicas.named(row, decision.start, now)
         # They are on record before they start: no crash leaves one that nobody ends.
         endpoint = self._record(endpoint, [*decision.events, *(starting(name, r) for r in new)])
-        for job in decision.stop:
-            self._replicas.cancel(job)
-        left = endpoint.deployments.get(name)
-        if left is None:
-            self._replicas.forget(row.replicas)
-            return endpoint, CALM
-        jobs = {item.job for item in left.replicas}
-        self._replicas.forget([item for item in row.replicas if item.job not in jobs])
-        for number, replica in enumerate(new):
-            try:
-                self._replicas.start(left, replica)
-            except AllranksError as error:
-                failed = [item.job for item in new[number:]]
-                endpoint = self._record(endpoint, refused(left, failed, str(error), now))
-                break
-        return endpoint, next_look(endpoint.deployments[name], seen, now)
+        after = endpoint.deployments.get(name)
+        events = self._replicas.carry_out(row, after, decision.stop, new, now)
+        return self._record(endpoint, events), decision.wait
 
     def _record(self, endpoint: Endpoint, events: list[Event]) -> Endpoint:
         """Raises Changed."""
@@ -202,9 +180,7 @@ class Controller(Worker):
             log.log(level, "%s/%s: %s", endpoint.name, event.deployment, sentence(event))
         return after
 
-    def _observe(
-        self, row: Deployment, replica: Replica, counts: Mapping[str, Any], now: float
-    ) -> ReplicaState:
+    def _observe(self, replica: Replica, counts: Mapping[str, Any]) -> ReplicaState:
         job = self._services.records.latest(replica.job)
         report = counts.get("replicas", {}).get(replica.job, {})
         ended = job is None or job.record.status in TERMINAL
@@ -219,10 +195,11 @@ class Controller(Worker):
             replica.revision,
             ready,
             ended,
-            not (ended or ready) and is_late(row, replica, failures, running_since, now),
-            replica.drains_since,
-            int(report.get("running", 0)),
-            _why(job.error if job is not None else None) if ended else str(report.get("reason")),
+            drains_since=replica.drains_since,
+            running=int(report.get("running", 0)),
+            why=_why(job and job.error) if ended else str(report.get("reason")),
+            failures=failures,
+            running_since=running_since,
         )
 
 

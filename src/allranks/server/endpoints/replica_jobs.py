@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 import secrets
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from allranks.core.endpoints.decide import refused
+from allranks.core.endpoints.events import Event
 from allranks.core.endpoints.record import Deployment, Replica
 from allranks.errors import AllranksError
 from allranks.events import Kind
@@ -37,11 +39,38 @@ class ReplicaJobs:
         except AllranksError:
             return False
 
-    def named(self, row: Deployment, now: float) -> Replica:
-        """A replica that is to start."""
+    def named(self, row: Deployment, count: int, now: float) -> list[Replica]:
+        """So many replicas that are to start."""
+        is_far = count > 0 and self._is_far(row)
+        return [self._named(row, is_far, now) for _ in range(count)]
+
+    def carry_out(
+        self,
+        before: Deployment,
+        after: Deployment | None,
+        stop: Sequence[str],
+        start: Sequence[Replica],
+        now: float,
+    ) -> list[Event]:
+        """Cancel the jobs of some replicas, and submit those of new ones. ``after`` has those that
+        are left; None: the deployment is gone. Returns what follows if one cannot be submitted."""
+        for job in stop:
+            self.cancel(job)
+        left = {item.job for item in after.replicas} if after is not None else set[str]()
+        self._forget(item for item in before.replicas if item.job not in left)
+        if after is None:
+            return []
+        for number, replica in enumerate(start):
+            try:
+                self.start(after, replica)
+            except AllranksError as error:
+                return refused(after, [item.job for item in start[number:]], str(error), now)
+        return []
+
+    def _named(self, row: Deployment, is_far: bool, now: float) -> Replica:
         name = f"{row.endpoint}-{row.name}-r{row.revision}-{secrets.token_hex(3)}"
         address = f"unix:{secrets.token_hex(8)}"
-        if self._is_far(row):
+        if is_far:
             # Nobody knows which port is free there: with one that is not, the next replica has
             # another.
             address = f"far:{secrets.token_hex(8)}:{random.choice(_PORTS)}"
@@ -78,7 +107,7 @@ class ReplicaJobs:
         job, _ = submit(made._replace(spec=spec, serves=True), self._services, row.created_by)
         self._services.annotations.archive(job.id, True)  # lists are of what people run
 
-    def forget(self, replicas: Sequence[Replica]) -> None:
+    def _forget(self, replicas: Iterable[Replica]) -> None:
         """Remove what replicas that ended have left."""
         for replica in replicas:
             self._canceled.discard(replica.job)

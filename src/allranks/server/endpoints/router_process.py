@@ -52,7 +52,7 @@ class RouterProcess:
                 return data
         return {}
 
-    def ensure(self, port: int) -> str:
+    def _ensure(self, port: int) -> str:
         """Start it unless it runs, at ``port`` if that is free; returns its address. One that does
         not understand our tables is replaced. Raises ServerError."""
         if (address := self.address) is not None:
@@ -82,13 +82,16 @@ class RouterProcess:
         why = lines[-1] if lines else "it printed nothing"
         raise ServerError(f"cannot start the router: {why}", where=str(log))
 
-    def exchange(self, order: Any) -> Any:
-        """Send an order; returns the state of all deployments. Raises OSError."""
+    def exchange(self, order: Any, port: int) -> tuple[Any, int]:
+        """Send an order to the router, started at ``port`` unless it runs. Returns the state of all
+        deployments, and its port. Raises OSError and ServerError."""
+        address = self._ensure(port)
         try:
-            return self._exchange(order)
+            counts = self._exchange(order)
         except (OSError, ValueError):
             self._close()
-            return self._exchange(order)
+            counts = self._exchange(order)
+        return counts, int(address.rpartition(":")[2])
 
     def _exchange(self, order: Any) -> Any:
         if self._connection is None:
