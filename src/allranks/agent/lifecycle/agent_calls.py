@@ -11,19 +11,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks import disk_space
-from allranks.agent.lifecycle.interrupted_waits import Leave, Stopped
 from allranks.agent.lifecycle.phases import Preparation
 from allranks.agent.transport.identity import AgentIdentity
 from allranks.agent.transport.inbox import Inbox
 from allranks.agent.transport.link import Link
 from allranks.agent.transport.outbox import Outbox
 from allranks.core.plan import Task
+from allranks.errors import AllranksError, NotFound, Unauthorized
 from allranks.events import Kind
 from allranks.settings import Clocks
 from allranks.statuses import Reason
 
 if TYPE_CHECKING:
     from allranks.api.agents import Assignment
+
+# Seconds for an answer, and between calls to a server that does not answer.
+_TIMEOUT, _AGAIN = 30.0, 0.5
+
+
+class Leave(Exception):
+    """The server dismisses this agent, or has been unreachable for too long."""
+
+
+class Stopped(Exception):
+    """The server stops the attempt before its ranks have started."""
+
+    def __init__(self, why: Reason) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 class AgentCalls:
@@ -99,8 +114,26 @@ class AgentCalls:
             raise Stopped(Reason(order["why"]))
 
     def pause(self, seconds: float) -> None:
-        """Wait before the ranks have started. Raises as ``or_stop``."""
+        """Wait before the ranks have started, or only look at the order. Raises as ``or_stop``."""
+        order = self.order()
+        if order["do"] == "stop":
+            raise Stopped(Reason(order["why"]))
         self.or_stop(None, seconds)
+
+    def download(self, path: str, target: Path) -> None:
+        """Download what the server has for this node, before the ranks have started; waits while it
+        does not answer. Raises NotFound, Unauthorized, OSError, and as ``or_stop``."""
+        while True:
+            try:
+                with self.server.client(_TIMEOUT) as client, target.open("wb") as file:
+                    for piece in client.download(f"/agent/v1/{self.where.node}/{path}"):
+                        file.write(piece)
+                        self.pause(0.0)
+                return
+            except (Unauthorized, NotFound):
+                raise
+            except AllranksError:
+                self.pause(_AGAIN)
 
     # ------------------------------------------------------------ events
 

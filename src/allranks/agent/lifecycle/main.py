@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from allranks.agent.channel.channel_opener import ChannelOpener
 from allranks.agent.lifecycle import environment, own_disk, unsaved
-from allranks.agent.lifecycle.agent_calls import AgentCalls
+from allranks.agent.lifecycle.agent_calls import AgentCalls, Leave, Stopped
 from allranks.agent.lifecycle.collect_files import KeptFiles
 from allranks.agent.lifecycle.environment import Container, Environment, WarmStart
-from allranks.agent.lifecycle.interrupted_waits import Leave, Stopped
 from allranks.agent.lifecycle.local_inputs import LocalInputs
 from allranks.agent.lifecycle.node_address import Ports
 from allranks.agent.lifecycle.own_disk import OwnDisk

@@ -10,7 +10,7 @@ from allranks.agent.network import interfaces, ports
 from allranks.agent.transport.identity import AgentIdentity, interface_to
 from allranks.core.distributions import topology
 from allranks.core.distributions.fixed_ports import fixed_ports
-from allranks.core.plan import Place, Task
+from allranks.core.plan import Place
 
 
 class Ports(Part):
@@ -22,42 +22,29 @@ class Ports(Part):
         self._claimed: list[socket.socket] = []
 
     def begin(self, run: Run) -> None:
-        """Raises PortConflict if another job of this host has one."""
-        run.held = _reserve(run.task, self._where)
+        """Raises PortConflict if another job of this host has one that the user fixes."""
+        task, where = run.task, self._where
+        helpers = topology.helper_ports(task, where.node)
+        run.held = ports.hold(topology.ports_needed(task, where.node) - helpers)
         run.closing.callback(ports.release, run.held)
-        self._claimed = _claim_fixed(run.task, self._where.node)
+        run.held += ports.hold(helpers, where.address)
+        # Ranks listen at those on the first node.
+        fixed = fixed_ports(task.command, task.variables) if where.node == 0 else ()
+        self._claimed = ports.claim(fixed, task.job) if fixed else []
         run.closing.callback(ports.release, self._claimed)
-        run.place = _place(self._where, run.held)._replace(python=run.python)
+        interface = interface_to(where.address, ())
+        ports_of_rdma = interfaces.fabric()
+        run.place = Place(
+            where.address,
+            os.uname().nodename,
+            ports.numbers(run.held),
+            "" if interface is None else interface.name,
+            where.cpus,
+            run.python,
+            rdma=ports_of_rdma is not None and bool(ports_of_rdma.ports),
+            end=where.end,
+        )
 
     def finish(self, run: Run) -> str:
         ports.release(self._claimed)  # another job may use them while files are sent
         return ""
-
-
-def _reserve(task: Task, where: AgentIdentity) -> list[socket.socket]:
-    """Hold the ports that this node's part of the job needs, until its ranks start."""
-    helpers = topology.helper_ports(task, where.node)
-    held = ports.hold(topology.ports_needed(task, where.node) - helpers)
-    return held + ports.hold(helpers, where.address)
-
-
-def _claim_fixed(task: Task, node: int) -> list[socket.socket]:
-    """Those that the user fixes, on the node whose ranks listen there."""
-    fixed = fixed_ports(task.command, task.variables) if node == 0 else ()
-    return ports.claim(fixed, task.job) if fixed else []
-
-
-def _place(where: AgentIdentity, held: list[socket.socket]) -> Place:
-    """Where the others find this node."""
-    interface = interface_to(where.address, ())
-    name = "" if interface is None else interface.name
-    ports_of_rdma = interfaces.fabric()
-    return Place(
-        where.address,
-        os.uname().nodename,
-        ports.numbers(held),
-        name,
-        where.cpus,
-        rdma=ports_of_rdma is not None and bool(ports_of_rdma.ports),
-        end=where.end,
-    )

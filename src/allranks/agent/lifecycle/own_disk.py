@@ -3,6 +3,7 @@ which it gets from the server and sends to it."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
@@ -19,14 +20,11 @@ from allranks.core.data.state_manifest import own
 from allranks.core.job import output_places
 from allranks.core.lifecycle.phases import Phase
 from allranks.core.plan import Task
-from allranks.errors import NotFound, Unreachable
+from allranks.errors import NotFound
 from allranks.settings import Clocks
 
 if TYPE_CHECKING:
     from allranks.api.agents import Assignment
-
-# Seconds for an answer.
-_TIMEOUT = 30.0
 
 
 def patience(task: Task, clocks: Clocks) -> float:
@@ -112,27 +110,13 @@ class OwnDisk(Part):
         and the node has none."""
         if self._uv is not None and not self._uv.exists():
             self._calls.doing("fetches uv")
-            self._fetch_uv(self._uv)
+            beside = self._uv.with_suffix(".part")
+            with contextlib.suppress(NotFound):  # building says that there is no uv
+                self._calls.download(f"uv/{os.uname().machine}", beside)
+                beside.chmod(0o755)
+                beside.rename(self._uv)
         if self._state is not None:
             self._state.begin(run.number, self._calls.pause, self._calls.doing)
-
-    def _fetch_uv(self, target: Path) -> None:
-        beside = target.with_suffix(".part")
-        machine = os.uname().machine
-        path = f"/agent/v1/{self._where.node}/uv/{machine}"
-        while True:
-            try:
-                with self._calls.server.client(_TIMEOUT) as client, beside.open("wb") as file:
-                    for piece in client.download(path):
-                        file.write(piece)
-                        self._calls.pause(0.0)
-                beside.chmod(0o755)
-                beside.rename(target)
-                return
-            except NotFound:
-                return  # building says that there is no uv
-            except Unreachable:
-                self._calls.pause(0.5)
 
     def start(self, run: Run, go: Assignment) -> None:
         """Start to send what is complete."""

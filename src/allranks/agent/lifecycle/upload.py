@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from allranks.agent.lifecycle.agent_calls import AgentCalls
-from allranks.agent.lifecycle.interrupted_waits import Stopped
+from allranks.agent.lifecycle.agent_calls import AgentCalls, Stopped
 from allranks.agent.lifecycle.parts import Part, Run
 from allranks.agent.lifecycle.unsaved import stops
 from allranks.agent.supervision.attempt import sentence

@@ -277,7 +277,7 @@ class Code(Part):
         run.folder.mkdir(parents=True)
         if run.task.code is not None and not self._working.stays:
             run.code = run.folder / "code.tar"
-            self._calls.link.fetch_code(run.task.code, run.code, self._calls.patience)
+            self._calls.download(f"code/{run.task.code}", run.code)
 
 
 class Workplace(Part):

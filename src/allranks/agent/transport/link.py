@@ -11,7 +11,6 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks import clock
@@ -195,24 +194,6 @@ class Link:
         self._feed_at = 0.0
         for file in (*self._tails, *self._feeds):
             file.due = 0.0
-
-    def fetch_code(self, digest: str, path: Path, patience: float) -> None:
-        """Download the snapshot, retrying while the server does not answer.
-
-        Raises AllranksError if the server has no such snapshot, or after ``patience`` seconds.
-        """
-        while True:
-            try:
-                with self.server.client(_TIMEOUT) as client, path.open("wb") as file:
-                    for piece in client.download(f"{self._base}/code/{digest}"):
-                        file.write(piece)
-                return
-            except (Unauthorized, NotFound):
-                raise
-            except AllranksError:
-                if self.silent_for() > patience:
-                    raise
-                time.sleep(AGAIN)
 
     def account(self, datastore: str, patience: float) -> Account:
         """Return the credentials of a datastore, retrying while the server does not answer.
