@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 from starlette.requests import Request
 
 from allranks.core.data.upload_manifest import all_digests_in
+from allranks.events import Kind
 from allranks.server.arguments import BODY, Given
 from allranks.server.assets.components import Components
 from allranks.server.assets.datastores import Datastores
@@ -37,6 +38,7 @@ from allranks.server.loop.wakeups import Wakeups
 from allranks.server.mlflow.tracking import Tracking
 from allranks.server.sessions.engine import SessionEngine
 from allranks.settings import Clocks, Home
+from allranks.statuses import TERMINAL
 from allranks.store.assets import Assets
 from allranks.store.batch import BatchEndpoints
 from allranks.store.computes import Computes
@@ -110,6 +112,16 @@ class Services(NamedTuple):
     event_batches: EventBatches
     admission_lock: threading.Lock
     gc_lock: threading.Lock
+
+    def cancel(self, name: str, force: bool = False, why: str = "") -> None:
+        """Cancel a job, unless it has ended or is canceled as hard already. Raises NotFound."""
+        row = self.records.get(name)
+        record = row.record
+        if record.status in TERMINAL or (record.canceled and record.given_up >= force):
+            return
+        data = ({"force": True} if force else {}) | ({"why": why} if why else {})
+        self.records.append(name, [row.event(Kind.CANCEL_ASKED, data=data)])
+        self.loops.wake(name)
 
     def kept_codes(self) -> set[str]:
         """The digests of the code of components, batch deployments and schedules."""

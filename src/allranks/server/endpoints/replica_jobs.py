@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import secrets
 import socket
@@ -12,11 +13,9 @@ from typing import Any
 from allranks.core.endpoints.decide import refused
 from allranks.core.endpoints.events import Event
 from allranks.core.endpoints.record import Deployment, Replica
-from allranks.errors import AllranksError
-from allranks.events import Kind
+from allranks.errors import AllranksError, NotFound
 from allranks.server.dependencies import Services
 from allranks.server.submission.submit import Submission, submit
-from allranks.statuses import TERMINAL
 
 # Ports of replicas on other machines: below those that systems give to connections.
 _PORTS = range(12_000, 32_000)
@@ -118,10 +117,8 @@ class ReplicaJobs:
     def cancel(self, name: str) -> None:
         if name in self._canceled:
             return
-        job = self._services.records.latest(name)
-        if job is not None and job.record.status not in TERMINAL and not job.record.canceled:
-            self._services.records.append(name, [job.event(Kind.CANCEL_ASKED)])
-            self._services.loops.wake(name)
+        with contextlib.suppress(NotFound):  # somebody has deleted it
+            self._services.cancel(name)
         self._canceled.add(name)
 
 

@@ -60,9 +60,7 @@ class Controller(ABC):
                 candidate = f"{name}-{tries}"
 
     def _cancel(self, row: JobRow, child: str) -> None:
-        data = {"force": True} if row.record.given_up else {}
-        self._append(child, Kind.CANCEL_ASKED, data)
-        self._services.loops.wake(child)
+        self._services.cancel(child, row.record.given_up)
 
     def _append(self, name: str, kind: Kind, data: Mapping[str, Any] | None = None) -> None:
         row = self._services.records.get(name)

@@ -84,12 +84,8 @@ class KeptNodes:
     def end(self) -> None:
         """Cancel all of them, as the parent was: with force, if it was given up."""
         given_up = self._services.records.get(self._parent).record.given_up
-        data = {"force": True} if given_up else {}
         for row in self._live():
-            if not row.record.canceled or row.record.given_up < given_up:
-                event = row.event(Kind.CANCEL_ASKED, data=data)
-                self._services.records.append(row.name, [event])
-                self._services.loops.wake(row.name)
+            self._services.cancel(row.name, given_up)
 
     def _live(self) -> list[JobRow]:
         return [row for row in self._services.records.live() if is_launch_of(row, self._parent)]

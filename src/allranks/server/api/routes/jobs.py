@@ -82,7 +82,7 @@ def stop(services: ServicesDep, all: bool = False) -> StopAnswer:
     live = services.records.live()
     names = [row.name for row in live if all or services.clusters.runs_here(row.plan)]
     for name in names:
-        _cancel(services, name, why="the server was stopped")
+        services.cancel(name, why="the server was stopped")
     return {"canceled": names, "left": len(live) - len(names)}
 
 
@@ -232,7 +232,7 @@ def cancel(name: str, services: ServicesDep, who: Who, force: bool = False) -> a
     """Cancel a job; it becomes Canceled once nothing of it runs. Idempotent. With ``force`` do not
     wait for a cluster that does not answer; its gang is stopped when it answers again."""
     require_own(who, name, submitter(services.records.get(name).spec))
-    _cancel(services, name, force)
+    services.cancel(name, force)
     return parents.job(services.records.get(name), services)
 
 
@@ -378,13 +378,3 @@ async def blob(digest: str, services: ServicesDep, request: Request) -> None:
     with services.blobs.receive(digest) as take:
         async for piece in request.stream():
             take(piece)
-
-
-def _cancel(services: Services, name: str, force: bool = False, why: str = "") -> None:
-    row = services.records.get(name)
-    record = row.record
-    if record.status in TERMINAL or (record.canceled and record.given_up >= force):
-        return
-    data = ({"force": True} if force else {}) | ({"why": why} if why else {})
-    services.records.append(name, [row.event(Kind.CANCEL_ASKED, data=data)])
-    services.loops.wake(name)
