@@ -174,7 +174,7 @@ class Agent:
             self._where.end,
         )
         for part in self._parts:
-            part.start(run, go)
+            part.start(run)
         attempt.run(run.begun)
         has_failed = not run.is_done
         if has_failed:  # at once, because the other nodes wait for it

@@ -8,7 +8,6 @@ import os
 import pwd
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from allranks.agent.environments.current_python import is_here
 from allranks.agent.lifecycle import unsaved
@@ -22,9 +21,6 @@ from allranks.core.lifecycle.phases import Phase
 from allranks.core.plan import Task
 from allranks.errors import NotFound
 from allranks.settings import Clocks
-
-if TYPE_CHECKING:
-    from allranks.api.agents import Assignment
 
 
 def patience(task: Task, clocks: Clocks) -> float:
@@ -118,7 +114,7 @@ class OwnDisk(Part):
         if self._state is not None:
             self._state.begin(run.number, self._calls.pause, self._calls.doing)
 
-    def start(self, run: Run, go: Assignment) -> None:
+    def start(self, run: Run) -> None:
         """Start to send what is complete."""
         if self._state is not None:
             self._state.start()

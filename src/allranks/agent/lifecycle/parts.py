@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from allranks.agent.launch.warm_ranks import WarmRanks
     from allranks.agent.lifecycle.agent_calls import AgentCalls
     from allranks.agent.supervision.attempt import Attempt
-    from allranks.api.agents import Assignment
 
 
 class Work(NamedTuple):
@@ -84,7 +83,7 @@ class Part:
     def begin(self, run: Run) -> None:
         """Prepare for the ranks of an attempt. Raises AllranksError, OSError, Stopped."""
 
-    def start(self, run: Run, go: Assignment) -> None:
+    def start(self, run: Run) -> None:
         """All nodes are prepared: the ranks are about to start."""
 
     def finish(self, run: Run) -> str:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from allranks.agent.launch import tracker_variables
 from allranks.agent.lifecycle.parts import Part, Run
 from allranks.agent.monitoring.attempt_reports import AttemptReports
 from allranks.events import Kind
-
-if TYPE_CHECKING:
-    from allranks.api.agents import Assignment
 
 
 class Reports(Part):
@@ -19,7 +15,7 @@ class Reports(Part):
 
     _reports: AttemptReports
 
-    def start(self, run: Run, go: Assignment) -> None:
+    def start(self, run: Run) -> None:
         where, attempt, limit = self._calls.where, run.attempt, None
         others = tracker_variables.folders(run.task, run.work.paths, run.folder)
         self._reports = AttemptReports(

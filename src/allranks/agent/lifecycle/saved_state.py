@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from allranks.agent.lifecycle import unsaved
 from allranks.agent.lifecycle.agent_calls import AgentCalls
 from allranks.agent.lifecycle.parts import Part, Run
@@ -11,9 +9,6 @@ from allranks.agent.state.state_folder import State, state_folder
 from allranks.core.distributions import topology
 from allranks.core.lifecycle.phases import Phase
 from allranks.core.plan import Task
-
-if TYPE_CHECKING:
-    from allranks.api.agents import Assignment
 
 
 class SavedState(Part):
@@ -42,7 +37,7 @@ class SavedState(Part):
         sizes = {run.task.nodes, topology.world(run.task)} if self._calls.where.node == 0 else set()
         self._state.begin(run.number, self._calls.pause, self._calls.doing, sizes)
 
-    def start(self, run: Run, go: Assignment) -> None:
+    def start(self, run: Run) -> None:
         self._state.start(run.attempt.deaths)
 
     def finish(self, run: Run) -> str:

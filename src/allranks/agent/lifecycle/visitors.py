@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from allranks.agent.channel.channel_opener import ChannelOpener
 from allranks.agent.lifecycle.agent_calls import AgentCalls
@@ -12,9 +11,6 @@ from allranks.agent.lifecycle.parts import Part, Run
 from allranks.agent.processes.guests import Guests
 from allranks.agent.processes.hold import FOLDER
 from allranks.events import SERVICE, Kind
-
-if TYPE_CHECKING:
-    from allranks.api.agents import Assignment
 
 # Seconds for a guest to send its last data, beside its grace.
 _TO_LEAVE = 5.0
@@ -34,7 +30,7 @@ class Channels(Part):
         opener.waits_for_container = run.task.container is not None
         run.closing.callback(opener.leave)
 
-    def start(self, run: Run, go: Assignment) -> None:
+    def start(self, run: Run) -> None:
         self._opener.started, self._opener.held = run.attempt.started, run.folder / FOLDER
         run.attempt.when_released = self._opener.leave
         node = self._calls.where.node

@@ -36,7 +36,6 @@ from allranks.errors import AllranksError, NotFound
 
 if TYPE_CHECKING:
     from allranks.agent.channel.channel_opener import ChannelOpener
-    from allranks.api.agents import Assignment
 
 _HINT = "write checkpoints to ALLRANKS_STATE_DIR, start from zero with --fresh-work"
 _RAISE = ", or raise ALLRANKS_WORK_LIMIT of the server"
@@ -226,7 +225,7 @@ class WorkingFolder(Part):
 
     # ------------------------------------------------------------ while ranks run
 
-    def start(self, run: Run, go: Assignment) -> None:
+    def start(self, run: Run) -> None:
         """Start to send what is complete, if the job may restart on another node."""
         if self._tree is None or not self._held.sends:
             return
