@@ -109,15 +109,14 @@ class AgentCalls:
             self.wait(min(1.0, max(0.0, until - time.monotonic())), fds)
 
     def heed(self, heeds: Callable[[Assignment], bool] = lambda order: True) -> None:
+        """Raises as ``or_stop``, without waiting."""
         order = self.order()
         if order["do"] == "stop" and heeds(order):
             raise Stopped(Reason(order["why"]))
 
     def pause(self, seconds: float) -> None:
         """Wait before the ranks have started, or only look at the order. Raises as ``or_stop``."""
-        order = self.order()
-        if order["do"] == "stop":
-            raise Stopped(Reason(order["why"]))
+        self.heed()
         self.or_stop(None, seconds)
 
     def download(self, path: str, target: Path) -> None:

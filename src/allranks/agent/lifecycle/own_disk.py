@@ -88,18 +88,18 @@ def _uv(where: AgentIdentity) -> Path:
 
 class OwnDisk(Part):
     """Gets what a node with a disk of its own needs, and sends the job's files that it writes. To
-    other nodes it brings uv alone. ``known``: whether the server has files of an earlier launch."""
+    other nodes it brings uv alone. ``at_server``: it has files of an earlier launch."""
 
     phase = Phase.DATA
 
-    def __init__(self, task: Task, calls: AgentCalls, known: bool) -> None:
+    def __init__(self, task: Task, calls: AgentCalls, at_server: bool) -> None:
         where = calls.where
         self._state: State | None = None
         self._uv = _uv(where) if task.uv == str(_uv(where)) else None
         self._where, self._calls = where, calls
         if task.sends_files:
             pace, note = calls.clocks.look, calls.note_about("files")
-            self._state = State(job_files(where), where, calls.server, True, pace, known, note)
+            self._state = State(job_files(where), where, calls.server, True, pace, at_server, note)
 
     def begin(self, run: Run) -> None:
         """Fetch what this node of the job wrote in earlier launches; and uv, if the job needs it

@@ -12,11 +12,11 @@ from allranks.core.plan import Task
 
 
 class SavedState(Part):
-    """``known``: whether the server has files of it."""
+    """``at_server``: it has files of the folder."""
 
     phase = Phase.STATE
 
-    def __init__(self, task: Task, calls: AgentCalls, known: bool) -> None:
+    def __init__(self, task: Task, calls: AgentCalls, at_server: bool) -> None:
         self._task, self._calls = task, calls
         # Why the last changes of a failed attempt are not saved.
         self._unsaved = ""
@@ -26,7 +26,7 @@ class SavedState(Part):
             calls.server,
             alone=task.nodes == 1,
             pace=calls.clocks.look,
-            known=known,
+            known=at_server,
             note=calls.note_about("state"),
             warn=calls.note_about("checkpoint"),
         )
