@@ -269,6 +269,13 @@ class Run(object):
         child._file, child._root = self._file, self._root
         return child
 
+    def create_children(self, count=None, tag_key=None, tag_values=None):
+        # type: (Optional[int], Optional[str], Any) -> List[Run]
+        """Parts of this run: ``count``, or one for each of the values of a tag, as it is named."""
+        if tag_key is None:
+            return [self.child_run() for _ in range(count or 0)]
+        return [self.child_run("%s_%s" % (tag_key, value)) for value in tag_values or ()]
+
     def tag(self, key, value=None):  # type: (str, Optional[str]) -> None
         self.set_tags({key: "" if value is None else value})
 

@@ -180,7 +180,14 @@ def _has_crashed() -> bool:
 _LIVE = frozenset(
     (
         *(name for name in vars(azureml_run.Run) if name.startswith(("log", "upload_"))),
-        *("child_run", "flush", "get_metrics", "get_file_names", "download_file"),
+        *(
+            "child_run",
+            "create_children",
+            "flush",
+            "get_metrics",
+            "get_file_names",
+            "download_file",
+        ),
     )
 )
 

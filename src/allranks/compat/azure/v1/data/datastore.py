@@ -146,8 +146,10 @@ class Datastore:
     def download(
         self, target_path: str, prefix: str | None = None, overwrite: bool = False, **_: Any
     ) -> int:
-        """Copy files from the datastore; returns how many."""
-        files = [each for each in (self.folder / (prefix or "")).rglob("*") if each.is_file()]
+        """Copy files from the datastore; returns how many. ``prefix``: a folder, or a file."""
+        start = self.folder / (prefix or "").lstrip("/")
+        below = [start] if start.is_file() else sorted(start.rglob("*"))
+        files = [each for each in below if each.is_file()]
         for file in files:
             copied(file, Path(target_path, file.relative_to(self.folder)), overwrite)
         return len(files)
