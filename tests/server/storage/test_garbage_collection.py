@@ -439,3 +439,20 @@ def test_a_job_whose_output_is_a_data_asset_stays(house):
     protected = inventory.behind(house.home, at)
     assert protected == {"first", "second"}
     assert kinds(house.clear(jobs=True, protected=protected)) == ["jobs: third"]
+
+
+def test_what_a_killed_server_received_in_part_goes(house):
+    """Large contents of states, small ones that have a number behind their name, and blobs."""
+    digest, now = "a" * 64, time.time()
+    for path in (
+        house.home.states / "named" / "s" / "coming" / digest,
+        house.home.states / "named" / "s" / "coming" / f"{digest}.0011ffee",
+        house.home.states / "of-jobs" / "j" / "coming" / f"{digest}.0011ffee",
+        house.home.blobs / "aa" / f"{digest}.0011ffee.part",
+    ):
+        put(path, b"x", OLD)
+        put(path.with_name(f"b{path.name}"), b"x", now)
+    house.clear()
+    left = [path for path in house.home.root.rglob("*a*") if digest in path.name]
+    assert len(left) == 4
+    assert all(path.name.startswith("b") for path in left)
