@@ -223,9 +223,9 @@ def test_the_model_that_answers_after_a_failed_update_is_shown_and_stays(service
     spec = {"name": "d", "endpoint_name": "o", "model": "azureml:m:1"}
     deploy(services, spec, Replica("old", 1, "unix:a", 0.0, True, model="azureml:m:1"))
     update(services, {**spec, "model": "azureml:m:2"})
-    assert deployments.show("o", "d", services)["model"] == "azureml:m:2"
+    assert deployments.show("o", "d", services, ANN)["model"] == "azureml:m:2"
     services.endpoints.counts = {"o/d": {"replicas": {"old": {"ready": True, "drains": False}}}}
-    assert deployments.show("o", "d", services)["model"] == "azureml:m:1"
+    assert deployments.show("o", "d", services, ANN)["model"] == "azureml:m:1"
     for version in ("m:1", "m:2"):
         with pytest.raises(Conflict, match=f"the deployment o/d uses {version}"):
             models.delete(version, services)
