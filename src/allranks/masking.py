@@ -1,4 +1,4 @@
-"""Detect secrets in variables and addresses and mask them."""
+"""Detect secrets in variables, addresses and names of files, and mask them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,18 @@ _SIGNED = (
     r"(?i)([?&](?:sig|signature|x-amz-signature|x-amz-security-token|x-goog-signature|"
     r"(?:access_)?token|api_?key|password)=)[^&\s]+"
 )
+# Files with the credentials of their owner, by name; private keys of ssh have any name after `id_`,
+# but no suffix, as data such as `id_map.json` has.
+_SECRET_FOLDERS = frozenset({".aws", ".ssh", ".kube"})
+_SECRET_NAME = (
+    r"(?is)\.env.*|\.netrc|\.git-credentials|\.pypirc|.*\.(pem|key)"
+    r"|id_(rsa|dsa|ecdsa|ed25519).*|id_[^.]*"
+)
+# The same for git, which has no pattern for a name without a suffix.
+SECRET_FILES = (
+    *(".env*", ".netrc", ".git-credentials", ".pypirc", "*.pem", "*.key"),
+    *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", ".aws/**", ".ssh/**", ".kube/**"),
+)
 MASK = "********"
 # The keys of conda's files, and of those of jobs, components and deployments.
 _VARIABLES = ("variables", "environment_variables")
@@ -30,6 +42,12 @@ PASSED_ON = "allranks.passed_on"
 def looks_secret(name: str) -> bool:
     """Whether a variable of that name probably holds a secret."""
     return bool(_SECRET.search(name))
+
+
+def holds_secrets(path: str) -> bool:
+    """Whether a file is named as those with credentials are."""
+    *folders, name = path.split("/")
+    return bool(re.fullmatch(_SECRET_NAME, name)) or not _SECRET_FOLDERS.isdisjoint(folders)
 
 
 def masked(

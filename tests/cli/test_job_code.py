@@ -32,3 +32,17 @@ def test_the_files_of_the_code(shared: Allranks, shared_home: Path, code: Path) 
             assert client.get(missing).status_code == 404
     with httpx.Client(base_url=url) as stranger:
         assert stranger.get("/api/v1/jobs/coded/code").status_code == 401
+
+
+@pytest.mark.medium
+def test_what_a_file_of_secrets_says_is_not_shown(shared: Allranks, code: Path) -> None:
+    for number in (1, 2):
+        (code / ".env").write_text(f"WANDB_API_KEY=value-{number}\n")
+        (code / "a.py").write_text(f"print({number})\n")
+        done = shared("run", "--name", f"secret-{number}", "--", "true")
+        assert done.returncode == 0
+        assert "the code has .env, named as secrets are" in done.stderr
+    compared = shared("job", "compare", "secret-1", "secret-2")
+    assert "+print(2)" in compared.stdout
+    assert "not shown: files of that name hold secrets" in compared.stdout
+    assert "value-" not in compared.stdout + compared.stderr

@@ -272,6 +272,23 @@ def test_what_is_not_committed_is_told(repository):
     assert git.GitQuery(repository).result().properties["azureml.git.dirty"] == "True"
 
 
+def test_secrets_of_files_are_told_and_are_not_in_the_diff(repository):
+    for name in (".env", "sub/.ENV.prod", "deep/er/server.key", ".aws/config", "a.py"):
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).write_text("before\n")
+    in_git(repository, "add", "-f", ".")
+    in_git(repository, "commit", "-qm", "secrets")
+    for path in repository.rglob("*"):
+        if path.is_file() and ".git" not in path.parts:
+            path.write_text(f"secret of {path.name}\n")
+    diff = git.GitQuery(repository).result().diff
+    assert "+secret of a.py" in diff
+    assert diff.count("+secret of") == len([*repository.rglob("*.py")]), diff
+    notes: list[str] = []
+    snapshot.take_snapshot(repository, notes.append)
+    assert [note for note in notes if "and 3 more, named as secrets are" in note]
+
+
 def test_what_is_no_repository_has_nothing_to_tell(tmp_path):
     assert git.GitQuery(tmp_path).result() == git.GitState()
     (tmp_path / ".git").write_text("nonsense")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from allranks.errors import NotFound, UsageError
-from allranks.masking import without_credentials
+from allranks.masking import SECRET_FILES, without_credentials
 
 # Seconds for each command: a user waits for the job to start.
 _TIMEOUT = 5.0
@@ -22,7 +22,10 @@ _COMMANDS = {
     "status": ("status", "--porcelain=v2", "--branch", "--no-renames"),
     "url": ("config", "--get", "remote.origin.url"),
     # Of the code folder only, not the rest of the repository.
-    "diff": ("diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv", "--", "."),
+    "diff": (
+        *("diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv", "--", "."),
+        *(f":(exclude,icase,glob)**/{pattern}" for pattern in SECRET_FILES),
+    ),
 }
 # Set in hooks of git; they would lead to another repository.
 _OF_ONE_REPOSITORY = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")

@@ -16,8 +16,10 @@ from typing import BinaryIO, NamedTuple
 from allranks import folder_trees
 from allranks.core.amounts import size_text
 from allranks.core.job.code_size import MOST_BYTES, MOST_FILES, is_too_large, largest
+from allranks.core.text import printable
 from allranks.core.transfer_progress import OnProgress, Progress, unheard
 from allranks.errors import CodeTooLarge, NotFound, UsageError
+from allranks.masking import holds_secrets
 from allranks.snapshot import chunks
 from allranks.snapshot.files import File, status_now, walk
 from allranks.snapshot.packages import Package, with_packages
@@ -88,6 +90,8 @@ def take_snapshot(
         size = sum(file.status.st_size for file in files)
         if size > LARGE:
             notes.append(_large_note(code, size, files))
+        if secret := [file.name for file in files if holds_secrets(file.name)]:
+            notes.append(_secret_note(secret))
         for sentence in (*notes, *left):
             note(sentence)
         parts = _parts(files, _DigestCache(cache_file), size, progress)
@@ -101,6 +105,14 @@ def take_snapshot(
     digest = hashlib.sha256(manifest).hexdigest()
     names = tuple(file.name for file in files)
     return Snapshot(digest, manifest, parts, names, size, tuple(left))
+
+
+def _secret_note(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 1} more" if names[1:] else ""
+    return (
+        f"the code has {printable(names[0])}{more}, named as secrets are, which is sent and kept "
+        "with the job: leave it out by a line in .amlignore, and pass values with --env NAME"
+    )
 
 
 def _files_of(

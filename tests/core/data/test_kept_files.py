@@ -10,13 +10,13 @@ from allranks.core.data.kept_files import (
     Summary,
     Why,
     choose,
-    holds_secrets,
     left_out,
     listing,
     note,
     sentences,
     summary,
 )
+from allranks.masking import holds_secrets
 
 
 def test_the_newest_checkpoints_are_kept_first_and_then_the_smallest_files():

@@ -28,7 +28,6 @@ from allranks.core.data.kept_files import (
     Summary,
     Why,
     choose,
-    holds_secrets,
     left_out,
     note,
 )
@@ -38,6 +37,7 @@ from allranks.core.lifecycle.phases import Phase
 from allranks.core.plan import Task
 from allranks.core.text import printable
 from allranks.events import Kind
+from allranks.masking import holds_secrets
 from allranks.snapshot.ignore import NEVER
 from allranks.statuses import Reason
 

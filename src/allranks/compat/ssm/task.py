@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.api import routes
 from allranks.errors import NotFound, UsageError
+from allranks.masking import holds_secrets
 from allranks.sdk import Client, Job
 from allranks.sdk.connection import find_server
 from allranks.sdk.transfer.write_files import beside, checked, destination
@@ -316,7 +317,8 @@ def _code_of(job: Job, folder: Path) -> None:
     with find_server.connect() as client:
         for file in client.ask(routes.job_code, job.name):
             path = str(file["path"])
-            if path in (PROGRAM, CONFIG) or path.startswith("worker_toolkit/"):
+            ours = path in (PROGRAM, CONFIG) or path.startswith("worker_toolkit/")
+            if ours or holds_secrets(path):
                 continue
             code = client.call(*routes.job_code_file.at(job.name, path)).body
             with destination(folder, checked(path), beside(path, ()), threading.Event()) as target:

@@ -6,7 +6,6 @@ notes of all nodes up.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -23,14 +22,6 @@ LIMIT, FILES = 10 * 10**9, 100_000
 NOT_KEPT = "not-kept"
 _NAMED, _LONG = 20, 200
 _GIB = 1 << 30
-# Files with the credentials of their owner, by name; private keys of ssh have any name after `id_`,
-# but no suffix, as data such as `id_map.json` has.
-_SECRET_FOLDERS = frozenset({".aws", ".ssh", ".kube"})
-_SECRET_NAME = re.compile(
-    r"\.env.*|\.netrc|\.git-credentials|\.pypirc|.*\.(pem|key)"
-    r"|id_(rsa|dsa|ecdsa|ed25519).*|id_[^.]*",
-    re.IGNORECASE | re.DOTALL,
-)
 
 
 class File(NamedTuple):
@@ -109,12 +100,6 @@ def _rank(file: File) -> tuple[bool, float, str]:
     if may_be_checkpoint(file.path):
         return False, -file.modified, file.path
     return True, file.size, file.path
-
-
-def holds_secrets(path: str) -> bool:
-    """Whether a file is named as those with credentials are."""
-    *folders, name = path.split("/")
-    return bool(_SECRET_NAME.fullmatch(name)) or not _SECRET_FOLDERS.isdisjoint(folders)
 
 
 def left_out(missed: Iterable[Missed]) -> tuple[LeftOut, ...]:

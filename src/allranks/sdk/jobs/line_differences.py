@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from allranks.api import routes
 from allranks.errors import AllranksError
 from allranks.http_client import Client
+from allranks.masking import holds_secrets
 
 if TYPE_CHECKING:
     from allranks.api.jobs import ComparisonAnswer
@@ -86,7 +87,11 @@ def _code(
     changed = []
     for difference in comparison["differences"]:
         path, what = difference["name"].removeprefix("file "), difference["values"][at]
-        if difference["section"] == "code" and what in ("changed", "new", "gone"):
+        if difference["section"] != "code" or what not in ("changed", "new", "gone"):
+            continue
+        if holds_secrets(path):
+            changed.append(Lines(path, str(what), ["not shown: files of that name hold secrets"]))
+        else:
             before = "" if what == "new" else _text(client, first, path)
             after = "" if what == "gone" else _text(client, name, path)
             changed.append(_lines(path, str(what), before, after))

@@ -8,7 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from allranks.api.jobs import CodeFile
-from allranks.errors import NotFound
+from allranks.errors import Forbidden, NotFound
+from allranks.masking import holds_secrets
 from allranks.server.api.routes.job_files import path_of
 from allranks.server.dependencies import ServicesDep
 from allranks.store.files.code_listing import code_entries
@@ -32,8 +33,11 @@ def files(name: str, services: ServicesDep) -> list[CodeFile]:
 
 
 def file(request: Request, name: str, services: ServicesDep) -> Response:
-    """One file, at most its first 16 MiB."""
+    """One file, at most its first 16 MiB. Raises Forbidden for one that is named as secrets are."""
     path = path_of(request)
+    if holds_secrets(path):
+        hint = "it is in the code that the job gets; pass secrets as variables: --env NAME"
+        raise Forbidden("a file that is named as secrets are is not shown", where=path, hint=hint)
     for entry in code_entries(services.blobs, services.records.get(name).plan.task.code):
         if entry.name == path and entry.kind == "file":
             most = min(entry.stored, _MOST)
