@@ -153,6 +153,21 @@ def test_a_job_that_runs_anew_continues_none(allranks: Allranks) -> None:
     assert allranks("job", "restart", "k", "--resume", "--stream").stdout == "k|DONE\n"
 
 
+def test_what_a_completed_job_kept_of_its_working_folder_is_named(allranks: Allranks) -> None:
+    """It does not go on; nobody may believe that it does, or that it was lost."""
+    allranks("run", "--name", "j", "--", "bash", "-c", "echo 5 > c.ckpt")
+    refused = allranks("job", "restart", "j", "--resume")
+    assert refused.returncode == 2
+    kept = "1 file that j kept of its working folder"
+    assert f"j completed, so its outputs, logs and state go on, and not {kept}" in refused.stderr
+    assert "what it kept: allranks job files j" in refused.stderr
+    assert "c.ckpt" in allranks("job", "files", "j").stdout
+    allranks("run", "--name", "k", "--", "bash", "-c", "echo 5 > c.ckpt; echo 1 > outputs/x")
+    done = allranks("job", "restart", "k", "--resume", "--stream")
+    assert done.returncode == 0
+    assert "without 1 file that k kept of its working folder, because it completed" in done.stderr
+
+
 def test_a_named_state_always_goes_on(allranks: Allranks) -> None:
     words = ("bash", "-c", 'cd "$ALLRANKS_STATE_DIR"; cat f; echo x >> f')
     allranks("run", "--name", "j", "--state", "birds", "--", *words)

@@ -39,13 +39,15 @@ class File(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """What a job got of the job ``of``: how many files and bytes, and the newest of the files."""
+    """What a job got of the job ``of``: how many files and bytes, and the newest of the files.
+    ``kept``: how many files of its working folder it did not get, because ``of`` completed."""
 
     of: str
     files: int = 0
     size: int = 0
     newest: tuple[File, ...] = ()
     notes: tuple[str, ...] = ()
+    kept: int = 0
 
     def add(self, files: Iterable[File]) -> Carried:
         """With these files, too."""
@@ -56,14 +58,20 @@ class Carried(NamedTuple):
 
     def sentence(self, now: float) -> str:
         """Which files the job goes on from, as a person is told."""
+        kept = ""
+        if self.kept:
+            kept = f"{counted(self.kept, 'file')} that {self.of} kept of its working folder"
         if not self.files:
+            if kept:
+                return f"{self.of} completed, so its outputs, logs and state go on, and not {kept}"
             return f"{self.of} left no files to continue from"
         listed = ", ".join(
             f"{file.path} ({size_text(file.size)}, {span(max(0.0, now - file.modified))} old)"
             for file in self.newest
         )
         summary = f"{counted(self.files, 'file')} of {self.of} ({size_text(self.size)})"
-        return f"continues from {summary}; newest: {listed}"
+        without = f"; without {kept}, because it completed" if kept else ""
+        return f"continues from {summary}; newest: {listed}{without}"
 
 
 def _likely(file: File) -> tuple[bool, float]:

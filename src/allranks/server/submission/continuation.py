@@ -26,7 +26,7 @@ from allranks.core.plan import Task
 from allranks.errors import Conflict
 from allranks.server.assets.node_files import files_in
 from allranks.server.dependencies import Services
-from allranks.statuses import TERMINAL, Purpose
+from allranks.statuses import TERMINAL, JobStatus, Purpose
 from allranks.store.files.trees import TEMPORARY_PREFIX, copy_contents
 from allranks.store.jobs.job_rows import JobRow
 
@@ -115,7 +115,14 @@ class Continuation:
         notes = (*carry.notes, *work.notes)
         if copy.left_out:
             notes = (*notes, f"left out, because their paths are too long: {len(copy.left_out)}")
-        return Carried(old.name, notes=notes).add([*files, *work.files])
+        is_complete = old.record.status is JobStatus.COMPLETED and not work.files
+        kept = _kept_of_work(source) if is_complete else 0
+        return Carried(old.name, notes=notes, kept=kept).add([*files, *work.files])
+
+
+def _kept_of_work(record: Path) -> int:
+    """How many files a job kept of its working folder at its end."""
+    return sum(len(files) for _, _, files in folder_trees.walk(record / "artifacts" / "work"))
 
 
 def set_aside(services: Services, task: Task) -> None:

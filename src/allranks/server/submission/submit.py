@@ -251,6 +251,8 @@ def submit(
             carried = continuation.carried
             if resume and carried is not None and not (carried.files or carried.notes):
                 hint = f"run it anew: allranks job restart {restarts} --fresh"
+                if carried.kept:
+                    hint += f"; what it kept: allranks job files {restarts}"
                 raise Conflict(carried.sentence(0.0), where="--resume", hint=hint)
             _write_diff(submission, made)
         about = continuation.about() | ({"restarts": restarts} if restarts else {})
