@@ -98,18 +98,29 @@ def test_each_file_is_looked_at(allranks: Allranks, folder: Path) -> None:
 
 @pytest.mark.medium
 def test_maps_are_written(allranks: Allranks, folder: Path) -> None:
+    copies = folder.parent / "copies"
+    refused = allranks("import", "mine", "--write", "--data", "copies")
+    assert refused.returncode == 2
+    assert "copies is not a folder" in refused.stderr
+    copies.mkdir()
+    lacking = allranks("import", "mine", "--write", "--data", "copies")
+    assert f"there is no copy of wasbs://birds@zoo.blob.core.windows.net/: {copies}/birds" in (
+        lacking.stderr
+    )
+    assert "birds/" not in allranks("data", "map").stdout
+    copies.joinpath("birds").mkdir()
     done = allranks("import", "mine", "--write", "--data", "copies")
     assert done.returncode == 1
-    copies = folder.parent / "copies"
     said = done.stdout.splitlines()
-    assert "big-one stands for local" in said
-    assert "other stands for local" in said
+    assert "big-one stands for local" in lacking.stdout
+    assert "other stands for local" in lacking.stdout
     assert f"wasbs://birds@zoo.blob.core.windows.net/ stands for {copies}/birds/" in said
     assert said[-1] == "6 run, 2 in part or after a map, 2 do not, 1 not known"
     assert "big-one" in allranks("compute", "map").stdout
     again = allranks("import", "mine", "--write", "--data", "copies")
     assert "stands for" not in again.stdout
-    copies.joinpath("birds").mkdir(parents=True)
+    elsewhere = allranks("import", "mine", "--write", "--data", ".")
+    assert f"stands for {copies}/birds/: allranks data map changes it" in elsewhere.stderr
     copies.joinpath("birds", "a.csv").write_text("1,2\n")
     (folder / "train.py").write_text("import sys; print(open(sys.argv[1]).read())")
     ran = allranks(

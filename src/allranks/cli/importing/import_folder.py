@@ -42,6 +42,9 @@ def import_folder(options: argparse.Namespace) -> int:
     *which, folder = options.folder
     if options.data is not None and not options.write:
         raise UsageError("--data needs --write", where="--data", hint="add --write")
+    if options.data is not None and not Path(options.data).is_dir():
+        hint = "give the folder that has the copies, each in a folder of its container's name"
+        raise UsageError(f"{options.data} is not a folder", where="--data", hint=hint)
     if which == ["runs"]:
         refuse_with("import runs", {"--write": options.write})
         return import_runs(options, folder)
@@ -105,8 +108,14 @@ def _write(findings: Sequence[Finding], data: str | None) -> dict[str, str]:
     if data is not None:
         before = find_server.ask(routes.show_data_map)
         for prefix in sorted({prefix_of(address) for each in findings for address in each.data}):
-            if not any(prefix.startswith(each) for each in before):
-                places[prefix] = f"{Path(data).absolute() / _name(prefix)}/"
+            folder = Path(data).absolute() / _name(prefix)
+            if mapped := next((each for each in before if prefix.startswith(each)), None):
+                if before[mapped] != f"{folder}/":
+                    show.talk(f"{mapped} stands for {before[mapped]}: allranks data map changes it")
+            elif folder.is_dir():
+                places[prefix] = f"{folder}/"
+            else:
+                show.talk(f"there is no copy of {prefix}: {folder} is not a folder")
         if places:
             find_server.ask(routes.map_data, body=places)
     return made | places
