@@ -211,7 +211,7 @@ def test_what_is_wrong_is_said_and_nothing_kept(elsewhere: Elsewhere) -> None:
     pinned = ("--fingerprint", elsewhere.fingerprint)
     for words, told, given in (
         (("login", elsewhere.url, "--token-stdin"), "no authority vouches", elsewhere.token),
-        (("login", elsewhere.url, "--token-stdin", *pinned), "no token was given", "\n"),
+        (("login", elsewhere.url, "--token-stdin", *pinned), "standard input has no line", "\n"),
         (("login", elsewhere.url, "--token-stdin", *pinned), "does not match this", "wrong\n"),
         (("login", elsewhere.url, "--fingerprint", "00" * 32), "does not match the", ""),
         (("login", elsewhere.url, "--fingerprint", "3d88"), "64 hexadecimal digits", ""),

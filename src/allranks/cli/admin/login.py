@@ -123,6 +123,8 @@ def _token(from_stdin: bool) -> str:
             token = getpass.getpass("Token: ").strip()
     if not token:
         hint = "add --token-stdin, or set ALLRANKS_TOKEN (`allranks server token create` makes one)"
+        if from_stdin:
+            hint = "standard input has no line: pipe the token into it"
         raise UsageError("no token was given", hint=hint)
     if not token.isascii() or not token.isprintable() or " " in token:
         raise UsageError("this is not a token", hint="copy it again; it begins with `allranks_`")

@@ -136,7 +136,7 @@ def _scored(score: Score, request: Request) -> Answer:
         )
         traceback.print_exception(type(error), error, own or error.__traceback__)
         # So that nobody takes it for what ended the process, if something ends it later.
-        print("continuing: the request is answered with status 500", file=sys.stderr, flush=True)
+        print("continuing: the request is answered with this error", file=sys.stderr, flush=True)
         message = str(error) or repr(error)
         return _failed(500, "%s: %s" % (type(error).__name__, message))
 
