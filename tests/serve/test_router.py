@@ -62,7 +62,8 @@ class Stage:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.router = folder, RouterProcess(folder / "r o'uter")
-        self.address = self.router.ensure(0)
+        self.router.exchange({}, 0)
+        self.address = self.router.address or ""
         (folder / "score.py").write_text(SCRIPT)
         self.processes: dict[str, subprocess.Popen[str]] = {}
 
@@ -88,11 +89,11 @@ class Stage:
         made = {"keys": None, "traffic": {routes[0].name: 100}, "mirror": {}, **site}
         sites = [Site("e", routes=routes, **made)]
         wanted = sum(len(each.backends) for each in routes) if ready is None else ready
-        self.router.exchange({"sites": pack(sites)})
+        self.router.exchange({"sites": pack(sites)}, 0)
         until(lambda: self.ready() == wanted)
 
     def ready(self) -> int:
-        state = self.router.exchange({})
+        state, _ = self.router.exchange({}, 0)
         return sum(each["ready"] for one in state.values() for each in one["replicas"].values())
 
     def ask(
@@ -180,7 +181,7 @@ def test_busy_replicas_and_one_that_is_killed(stage: Stage):
     assert (status, answer["error"]["hint"]) == (503, "allranks deployment logs blue -e e")
     stage.serve(route._replace(backends=(*route.backends, stage.replica("c"))), ready=1)
     assert stage.ask()[:2] == (200, "c")
-    counts = stage.router.exchange({})["e/blue"]
+    counts = stage.router.exchange({}, 0)[0]["e/blue"]
     assert counts["replicas"]["b"]["ready"] is False
     assert counts["errors"] >= 1
 
@@ -206,7 +207,11 @@ def test_nothing_fails_while_replicas_change(stage: Stage):
         stage.serve(route._replace(backends=(old, new)))
         stage.serve(route._replace(backends=(old._replace(drains=True), new)))
         job = old.job
-        until(lambda job=job: stage.router.exchange({})["e/blue"]["replicas"][job]["running"] == 0)
+        until(
+            lambda job=job: (
+                stage.router.exchange({}, 0)[0]["e/blue"]["replicas"][job]["running"] == 0
+            )
+        )
         stage.serve(route._replace(backends=(new,)))
         stage.processes[old.job].terminate()
         old = new
@@ -264,10 +269,10 @@ def test_a_head_without_end(stage: Stage):
 def test_a_router_of_another_version_is_replaced(stage: Stage):
     file = stage.folder / "r o'uter" / "address"
     before = json.loads(file.read_text())
-    assert stage.router.ensure(before["port"]) == stage.address
+    assert stage.router.exchange({}, before["port"])[1] == before["port"]
     assert json.loads(file.read_text()) == before
     file.write_text(json.dumps({**before, "format": "of before"}))
-    assert stage.router.ensure(before["port"]) == stage.address
+    assert stage.router.exchange({}, before["port"])[1] == before["port"]
     assert json.loads(file.read_text())["pid"] != before["pid"]
 
 

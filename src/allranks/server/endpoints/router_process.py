@@ -78,6 +78,8 @@ class RouterProcess:
                 self._process = process
                 return address
             time.sleep(0.02)
+        process.kill()  # else the next try starts another one beside it
+        process.wait()
         lines = last_lines(log)
         why = lines[-1] if lines else "it printed nothing"
         raise ServerError(f"cannot start the router: {why}", where=str(log))
