@@ -360,7 +360,8 @@ def stream(
 
 def missing(digests: Annotated[list[str], BODY], services: ServicesDep) -> list[str]:
     """The blobs that the server does not have, in the given order."""
-    return [digest for digest in digests if not services.blobs.has(digest)]
+    lacking = {digest for digest in {*digests} if not services.blobs.has(digest)}
+    return [digest for digest in digests if digest in lacking]
 
 
 def discard(digests: Annotated[list[str], BODY, FEW], services: ServicesDep) -> None:
