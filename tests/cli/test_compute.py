@@ -157,7 +157,7 @@ def test_doctor_fails_for_a_label_that_no_node_has(allranks: Allranks, code: Pat
         assert allranks("compute", "create", "a", *make).returncode == 0
         denied = [api_server.answers(403, "forbidden")] * 20
         cluster.fail("GET", "cluster-autoscaler-status", *denied)
-        done = allranks("doctor", "--job", "job.yml")
+        done = allranks("doctor", "--job", "job.yml", "--timeout", 60)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "no node of it has the label gpu=h100" in done.stdout
 

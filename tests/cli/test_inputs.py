@@ -140,8 +140,8 @@ def test_files_that_cannot_be_copied(shared, code):
     (code / "odd/nowhere").symlink_to("nothing")
     done = shared("run", "-i", "d=./odd:download", "--", "true")
     assert done.returncode == 1
-    assert "cannot copy 2 files of the input d: " in done.stderr
-    assert "[(" not in done.stderr
+    assert "cannot copy the input d: " in done.stderr
+    assert re.search(r"/odd/(pipe|nowhere)\b", done.stderr), done.stderr
 
 
 def test_credentials_are_not_kept_for_another_endpoint(shared):
