@@ -5,6 +5,7 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import shlex
 import signal
 import socket
 import stat
@@ -130,19 +131,24 @@ def test_a_viewer_outlives_the_server_it_watches(allranks, home):
     assert done.stdout.splitlines() == [str(i) for i in range(1, 301)]
 
 
-def test_agents_without_a_server_finish_and_leave_their_word_on_disk(allranks, home):
+def test_agents_without_a_server_finish_and_leave_their_word_on_disk(allranks, home, tmp_path):
     clock = {"ALLRANKS_PATIENCE": "1.5"}
-    script = "sleep 0.7; echo the end of $RANK"
+    go = tmp_path / "go"
+    wait = f"for i in $(seq 1200); do [ -e {shlex.quote(str(go))} ] && break; sleep 0.05; done"
+    script = f"{wait}; echo the end of $RANK; echo $RANK >kept-$RANK; echo $RANK >outputs/o-$RANK"
     words = ("run", "--detach", "-n", 2, "--", "bash", "-c", script)
     name = allranks(*words, env=clock).stdout.strip()
     until(lambda: "started" in allranks("job", "events", name).stdout)
     kill(home)
+    go.touch()
     until(lambda: not processes_of(home))
     assert (home / "nodes" / f"{name}.1" / "0" / "outbox.jsonl").exists()
     done = allranks("job", "wait", name)
     assert done.returncode == 0, done.stderr
     logs = [allranks("job", "logs", name, "--rank", rank).stdout for rank in (0, 1)]
     assert logs == ["the end of 0\n", "the end of 1\n"]
+    files = {path.name for path in (home / "jobs" / name / "artifacts").rglob("*")}
+    assert {"kept-0", "kept-1", "o-0", "o-1"} <= files
     until(lambda: not list((home / "nodes").iterdir()))
 
 

@@ -576,6 +576,21 @@ def finish(node):
     return said
 
 
+def test_the_end_is_saved_whole_although_the_server_was_started_again(nodes):
+    """Its order is the same, with another id."""
+    (nodes[0].shared / "f").write_text("x")
+    ids, clock, said = itertools.count(), itertools.count(), []
+
+    def order():
+        return {"do": "go", "id": str(next(ids)), "attempt": 1}
+
+    def wait(seconds):
+        assert next(clock) < 50
+
+    assert agents_state(nodes[0], said).finish(True, 0.0, order, wait) == ""
+    assert said == []
+
+
 def agents_state(node, said):
     server, number = node.wire._client, node.wire._base.split("/")[3]
     where = types.SimpleNamespace(folder=node.root / "agent", node=int(number))

@@ -33,6 +33,10 @@ class Leave(Exception):
     """The server dismisses this agent, or has been unreachable for too long."""
 
 
+class ServerAway(Leave):
+    """The server has been unreachable for longer than an agent without work waits for it."""
+
+
 class Stopped(Exception):
     """The server stops the attempt before its ranks have started."""
 
@@ -89,24 +93,27 @@ class AgentCalls:
             self.wait()
 
     def wait(self, seconds: float = 1.0, fds: Sequence[int] = ()) -> None:
+        """Wait for what needs the server. Raises ServerAway."""
         self.inbox.wait(seconds, fds)
         if self.link.silent_for() > self.patience:
-            raise Leave
+            raise ServerAway
 
     def or_stop(
         self,
         fd: int | None = None,
         seconds: float | None = None,
         heeds: Callable[[Assignment], bool] = lambda order: True,
+        needs_server: bool = True,
     ) -> None:
         """Wait until ``fd`` is readable, for ``seconds`` at most. Raises Stopped if the server
-        stops the attempt with an order that ``heeds`` accepts, Leave if it is unreachable for too
-        long."""
+        stops the attempt with an order that ``heeds`` accepts, Leave if it dismisses the agent, and
+        ServerAway if what is waited for needs it."""
+        wait = self.wait if needs_server else self.inbox.wait
         fds = [] if fd is None else [fd]
         until = math.inf if seconds is None else time.monotonic() + seconds
         while not select.select(fds, [], [], 0.0)[0] and time.monotonic() < until:
             self.heed(heeds)
-            self.wait(min(1.0, max(0.0, until - time.monotonic())), fds)
+            wait(min(1.0, max(0.0, until - time.monotonic())), fds)
 
     def heed(self, heeds: Callable[[Assignment], bool] = lambda order: True) -> None:
         """Raises as ``or_stop``, without waiting."""

@@ -176,6 +176,7 @@ class Agent:
         for part in self._parts:
             part.start(run)
         attempt.run(run.begun)
+        self._link.begin_silence()
         has_failed = not run.is_done
         if has_failed:  # at once, because the other nodes wait for it
             attempt.report_end()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from allranks import folder_trees
 from allranks.agent.transport.identity import AgentIdentity
+from allranks.core.amounts import seconds_text
 from allranks.core.lifecycle.phases import WAITS
 from allranks.core.plan import Task
 from allranks.errors import is_disk_full
@@ -29,9 +30,16 @@ _HINT = "free space on the disk that the message names, then copy the files from
 
 
 def finish(parts: Sequence[Part], run: Run, calls: AgentCalls) -> None:
-    """Save what the ranks of a run have left, the last part first."""
+    """Save what the ranks of a run have left, the last part first. Without a server, what needs
+    none of it: the copies in the record."""
+    from allranks.agent.lifecycle.agent_calls import ServerAway  # lazy: as above
+
     for part in reversed(parts):
-        if why := with_room(partial(part.finish, run), run, calls):
+        try:
+            why = with_room(partial(part.finish, run), run, calls)
+        except ServerAway:
+            why = f"the server did not answer for {seconds_text(calls.link.silent_for())}"
+        if why:
             part.lost(run, why)
 
 
@@ -45,7 +53,7 @@ def with_room(save: Callable[[], str], run: Run, calls: AgentCalls) -> str:
         if time.monotonic() > until or (stops(calls.order()) and not run.was_stopped):
             break
         calls.waits(f"{WAITS}: {why}")
-        calls.wait(1.0)
+        calls.inbox.wait(1.0)
     calls.waits("")
     return why
 

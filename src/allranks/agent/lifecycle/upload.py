@@ -56,7 +56,7 @@ class StoredData(Part):
             return done and stops(order) and not run.was_stopped
 
         def wait(fd: int | None = None, seconds: float | None = None) -> None:
-            self._calls.or_stop(fd, seconds, heeds)
+            self._calls.or_stop(fd, seconds, heeds, needs_server=False)
 
         try:
             self._data.finish(note, wait, None if done else self._calls.clocks.grace)

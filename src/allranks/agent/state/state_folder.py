@@ -149,18 +149,18 @@ class State:
         wait: Callable[[float], None],
     ) -> str:
         """Stop the thread and save the rest after the ranks have ended. If the job is ``done``,
-        this takes as long as needed until ``order`` changes, and returns once a disk is full, to be
-        called again; otherwise at most ``grace`` seconds. Return why not everything is saved; '' if
-        it is."""
+        this takes as long as needed until ``order`` says something else, and returns once a disk
+        is full, to be called again; otherwise at most ``grace`` seconds. Return why not everything
+        is saved; '' if it is."""
         self._stopped.set()
         self._full_since = 0.0
-        first_order = order()
+        first_order = _what(order())
         until = math.inf if done else time.monotonic() + grace
 
         def go_on(seconds: float = 0.0) -> None:
             nonlocal until
             wait(seconds)
-            if until == math.inf and order() != first_order:
+            if until == math.inf and _what(order()) != first_order:
                 until = time.monotonic() + grace
             if time.monotonic() > until:
                 raise _Stopped
@@ -248,6 +248,12 @@ def _until_look(pace: float, rest: float, now: float) -> float:
     """Seconds until the next look, ``rest`` or more. All nodes look at the same moments, so that
     what their ranks write together is sent together."""
     return rest + -(now + rest) % pace
+
+
+def _what(order: Mapping[str, object]) -> tuple[object, object]:
+    """What an order says, without its id and places: a server that was started again gives the same
+    order a new id."""
+    return order.get("do"), order.get("why")
 
 
 def _is_full(error: Exception) -> bool:

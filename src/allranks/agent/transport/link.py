@@ -87,7 +87,7 @@ class Link:
         self._feeds: list[Feed] = []
         self._feed_at = 0.0
         self._watched = False
-        self._last_answer = time.monotonic()
+        self._last_answer = self._silent_from = time.monotonic()
         self._server_id, self._known = "", ""
         self._refused = False
         self.stacks: Callable[[], list[dict[str, Any]]] = list
@@ -158,8 +158,12 @@ class Link:
         return self._watched
 
     def silent_for(self) -> float:
-        """Seconds since the server last answered."""
-        return time.monotonic() - self._last_answer
+        """Seconds since the server last answered, or since `begin_silence`."""
+        return time.monotonic() - max(self._last_answer, self._silent_from)
+
+    def begin_silence(self) -> None:
+        """The agent had work, and from now on waits for the server."""
+        self._silent_from = time.monotonic()
 
     def follow(self, tail: Tail) -> None:
         self._tails.append(tail)
