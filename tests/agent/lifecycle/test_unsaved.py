@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from allranks.agent.lifecycle import unsaved
-from allranks.agent.lifecycle.parts import Run
+from allranks.agent.lifecycle.agent_calls import ServerAway
+from allranks.agent.lifecycle.parts import Part, Run
 from allranks.core.plan import Task
 from allranks.settings import Clocks
 from allranks.statuses import Reason
@@ -45,7 +46,8 @@ def calls(orders: list[dict[str, Any]], waits: list[str], notes: list[str]) -> A
 
     return SimpleNamespace(
         order=order,
-        wait=lambda seconds: None,
+        inbox=SimpleNamespace(wait=lambda seconds: None),
+        link=SimpleNamespace(silent_for=lambda: 150.0),
         clocks=Clocks(unsent=60.0),
         waits=waits.append,
         note=note,
@@ -85,6 +87,26 @@ def test_a_cancel_or_a_failure_ends_the_wait() -> None:
     assert (
         unsaved.with_room(lambda: FULL, run_of(Attempt()), calls([RUN, RUN, STOP], [], [])) == FULL
     )
+
+
+def test_without_a_server_the_parts_that_need_none_are_saved() -> None:
+    saved, lost = list[str](), list[str]()
+
+    class Copies(Part):
+        def finish(self, run: Run) -> str:
+            saved.append("copies")
+            return ""
+
+    class NeedsServer(Part):
+        def finish(self, run: Run) -> str:
+            raise ServerAway
+
+        def lost(self, run: Run, why: str) -> None:
+            lost.append(why)
+
+    several = calls([RUN], [], [])
+    unsaved.finish([Copies(several), NeedsServer(several)], run_of(Attempt()), several)
+    assert (saved, lost) == (["copies"], ["the server did not answer for 2 min 30 s"])
 
 
 def test_another_server_ends_no_wait() -> None:
