@@ -8,7 +8,7 @@ from typing import NamedTuple
 from allranks.core.diagnosis.causes import Cause
 from allranks.core.diagnosis.code_errors import CODE
 from allranks.core.diagnosis.error_pattern import ErrorPattern
-from allranks.core.diagnosis.gpu_errors import GPUS
+from allranks.core.diagnosis.gpu_errors import GPU_MEMORY, GPUS
 from allranks.core.diagnosis.nccl_and_network_errors import NETWORK
 from allranks.core.diagnosis.system_errors import GENERAL, SYSTEM
 from allranks.core.diagnosis.tracebacks import Frame, Raised
@@ -24,7 +24,7 @@ class _Compiled(NamedTuple):
 # The first match counts: narrower patterns come before general ones.
 _COMPILED = tuple(
     _Compiled(each, *(re.compile(p, re.MULTILINE) for p in (each.text, each.source, each.file)))
-    for each in (*SYSTEM, *CODE, *GPUS, *NETWORK, *GENERAL)
+    for each in (*GPU_MEMORY, *SYSTEM, *CODE, *GPUS, *NETWORK, *GENERAL)
 )
 
 

@@ -8,6 +8,20 @@ from __future__ import annotations
 from allranks.core.diagnosis.causes import Cause
 from allranks.core.diagnosis.error_pattern import ErrorPattern
 
+GPU_MEMORY = (
+    ErrorPattern(
+        Cause.CUDA_OUT_OF_MEMORY,
+        r"(?:OutOfMemoryError|RuntimeError|AcceleratorError): (?:CUDA|HIP) (?:error: )?out of mem",
+    ),
+    ErrorPattern(
+        Cause.CUDA_OUT_OF_MEMORY,
+        r"RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED|"
+        r"ResourceExhaustedError: [^\n]*OOM when allocating [^\n]*GPU|"
+        r"OutOfMemoryError: Out of memory allocating [\d,]+ bytes \(allocated so far|"
+        r"(?:Jax|Xla)RuntimeError: RESOURCE_EXHAUSTED: [^\n]*(?:allocator GPU_|on GPU)",
+    ),
+)
+
 GPUS = (
     ErrorPattern(
         Cause.DRIVER_TOO_OLD,

@@ -12,17 +12,6 @@ _OS = r"(?:OSError|IOError|BlockingIOError|RuntimeError|InternalError): (?:[^\n]
 
 SYSTEM = (
     ErrorPattern(
-        Cause.CUDA_OUT_OF_MEMORY,
-        r"(?:OutOfMemoryError|RuntimeError|AcceleratorError): (?:CUDA|HIP) (?:error: )?out of mem",
-    ),
-    ErrorPattern(
-        Cause.CUDA_OUT_OF_MEMORY,
-        r"RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED|"
-        r"ResourceExhaustedError: [^\n]*OOM when allocating [^\n]*GPU|"
-        r"OutOfMemoryError: Out of memory allocating [\d,]+ bytes \(allocated so far|"
-        r"(?:Jax|Xla)RuntimeError: RESOURCE_EXHAUSTED: [^\n]*(?:allocator GPU_|on GPU)",
-    ),
-    ErrorPattern(
         Cause.SHARED_MEMORY_FULL,
         r"RuntimeError: DataLoader worker \(pid \d+\) is killed by signal: Bus error",
     ),
