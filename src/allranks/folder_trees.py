@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
@@ -210,6 +210,35 @@ def make_below(root: str | Path, path: str) -> None:
     """Create a folder below ``root``, and those above it; see ``open_parent``. Raises OSError."""
     folder, _ = open_parent(root, f"{path}/-", make=True)
     os.close(folder)
+
+
+@contextlib.contextmanager
+def same_time(folder: int | str | Path) -> Iterator[None]:
+    """What the block puts into a folder of users, or removes, leaves its time as it was: scripts
+    look for the newest checkpoint by it. Raises OSError if there is no such folder."""
+    before = os.stat(folder).st_mtime_ns
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # it was removed
+            os.utime(folder, ns=(before, before))
+
+
+def by_descriptor(folder: int) -> str:
+    """A path of a folder that ``open_parent`` opened, whose descriptor alone cannot change it."""
+    return f"/proc/self/fd/{folder}"
+
+
+def set_times(root: str | Path, times: Mapping[str, int]) -> None:
+    """Give folders below ``root`` their times, after all that is in them. No link is followed; what
+    is no folder, or cannot be changed, stays as it is."""
+    for path, mtime_ns in times.items():
+        with contextlib.suppress(OSError, OverflowError):
+            above, _ = open_parent(root, f"{path}/-")
+            try:
+                os.utime(by_descriptor(above), ns=(mtime_ns, mtime_ns))
+            finally:
+                os.close(above)
 
 
 def open_below(root: str | Path, path: str, flags: int, make: bool = False) -> int:

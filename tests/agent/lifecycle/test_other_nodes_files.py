@@ -196,3 +196,14 @@ def test_links_that_a_rank_left_beside_its_files_are_not_written_through(own, ot
         replace_file(own / CHANGES, b"{}")
     assert [path.name for path in outside.iterdir()] == ["file"]
     assert (outside / "file").read_text() == "the user's"
+
+
+def test_what_comes_and_goes_leaves_the_times_of_folders(own, other):
+    (own / FILES / "check").mkdir()
+    (own / FILES / "check/mine").write_text("mine")
+    os.utime(own / FILES / "check", ns=(5, 5))
+    brought(own, other)
+    assert (own / FILES / "check").stat().st_mtime_ns == 5
+    remove_copies(own)
+    assert files(own) == {"check/mine"}
+    assert (own / FILES / "check").stat().st_mtime_ns == 5

@@ -90,6 +90,7 @@ def test_a_set_laid_over_the_code_is_what_it_was(root, tmp_path):
     (set_ / "empty").mkdir()
     (set_ / "latest").symlink_to(f"{before}/new")
     (set_ / "away").symlink_to("/etc")
+    os.utime(set_ / "new", ns=(7, 7))
     (source / ABOUT).parent.mkdir()
     (source / ABOUT).write_bytes(About(("gone/", "gone/deep/c.py", "pkg/a.py"), before).dump())
     lay_over(source, goal, place)
@@ -104,6 +105,7 @@ def test_a_set_laid_over_the_code_is_what_it_was(root, tmp_path):
     assert {(goal / name).read_text() for name in files} == {"set"}
     assert os.readlink(goal / "latest") == f"{place}/new"
     assert os.readlink(goal / "away") == "/etc"
+    assert (goal / "new").stat().st_mtime_ns == 7
 
 
 def test_nothing_is_removed_through_links_of_the_code(root, tmp_path):

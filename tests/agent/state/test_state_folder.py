@@ -937,3 +937,54 @@ def test_what_a_server_adds_after_it_was_restored_replaces_nothing_newer(
     monkeypatch.setattr(node.wire, "sync", lambda request: {**sync(request), "was": before})
     node.sync.fetch_all()
     assert (node.shared / "a").read_text() == ("newer" if restored else "older")
+
+
+def times(node):
+    return {path.name: path.stat().st_mtime_ns for path in node.shared.iterdir() if path.is_dir()}
+
+
+def test_all_nodes_have_the_times_of_folders(server, nodes, tmp_path):
+    """Each rank writes its part of each checkpoint, and scripts look for the newest by time."""
+    a, b = nodes
+    for number in (250, 50, 150):
+        for node in nodes:
+            (node.shared / f"step_{number}").mkdir()
+            (node.shared / f"step_{number}" / node.root.name).write_text(str(number))
+        settle(a, b)
+    (b.shared / "step_50" / "more").write_text("of a rank")
+    (a.shared / "step_250" / a.root.name).unlink()
+    settle(a, b)
+    assert times(a) == times(b)
+    assert [*sorted(times(a), key=times(a).get)] == ["step_150", "step_50", "step_250"]
+    # One that was not saved as its ranks ended, and nodes that get all anew.
+    os.utime(b.shared / "step_150")
+    for node in (a, b, *(Node(server, number, tmp_path / "later") for number in (0, 1))):
+        node.sync.fetch_all()
+        assert times(node) == times(a)
+
+
+def test_a_folder_whose_time_changes_keeps_no_version_from_being_made(server, nodes, monkeypatch):
+    monkeypatch.setattr(state_versions, "PAUSE", 0.0)
+    a, b = nodes
+    (a.shared / "run").mkdir()
+    (a.shared / "run" / "ckpt").write_text("1")
+    for _ in range(4):
+        (a.shared / "run" / "lock").touch()
+        (a.shared / "run" / "lock").unlink()
+        settle(a, b)
+    assert server.state.newest().entries.keys() == {"shared/run", "shared/run/ckpt"}
+
+
+def test_a_folder_that_all_nodes_remove_at_once_stays_away(nodes):
+    a, b = nodes
+    (a.shared / "old").mkdir()
+    for number in range(3):
+        (a.shared / "old" / str(number)).write_text("x")
+    settle(a, b)
+    (b.shared / "old" / "0").unlink()
+    shutil.rmtree(a.shared / "old")
+    b.sync_now()
+    settle(a, b)
+    shutil.rmtree(b.shared / "old", ignore_errors=True)
+    settle(a, b)
+    assert a.files() == b.files() == {}

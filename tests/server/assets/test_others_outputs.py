@@ -185,3 +185,16 @@ def test_what_its_node_replaces_meanwhile_is_left_for_the_next_attempt(tmp_path:
     gang.write(0, CKPT, "epoch 2")
     gang.next(3)
     assert gang.seen(1)[CKPT] == "epoch 2"
+
+
+def test_all_nodes_have_the_times_of_folders(tmp_path: Path):
+    gang = Gang(tmp_path, 3)
+    for number, (node, time) in enumerate([(0, 300), (1, 200), (1, 500), (0, 400)]):
+        folder = f"artifacts/outputs/step_{number % 2}"
+        gang._put(node, folder, Entry("folder", mtime_ns=time))
+        gang.write(node, f"{folder}/rank_{node}", "shard")
+    gang.next(2)
+    for node, state in gang.states.items():
+        times = {p: e.mtime_ns for p, e in state.entries().items() if e.what == "folder"}
+        start = f"{own(node)}/artifacts/outputs/step_"
+        assert times == {f"{start}0": 500, f"{start}1": 400}

@@ -61,7 +61,7 @@ def bring(changes: Mapping[str, Change], folders: Mapping[str, Path], part: Path
                 left_out.append(path)
                 continue
             list_first(path, _identity(beside))
-            with _writable(next(above for above in target.parents if above.exists())):
+            with _unchanged(next(above for above in target.parents if above.exists())):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 beside.rename(target)
     return left_out
@@ -153,25 +153,27 @@ def _is_free(own: Path, target: Path) -> bool:
 
 def _remove(own: Path, target: Path) -> None:
     """Remove a file, and the folders that are empty then."""
-    with _writable(target.parent):
+    with _unchanged(target.parent):
         target.unlink()
     with contextlib.suppress(OSError):  # not empty
         for folder in target.relative_to(own).parents[:-1]:
-            (own / folder).rmdir()
+            with folder_trees.same_time((own / folder).parent):
+                (own / folder).rmdir()
 
 
 @contextlib.contextmanager
-def _writable(folder: Path) -> Iterator[None]:
-    """Meanwhile its owner may write to the folder."""
+def _unchanged(folder: Path) -> Iterator[None]:
+    """Meanwhile its owner may write to the folder, which has its mode and its time again then."""
     mode = stat.S_IMODE(folder.stat().st_mode)
-    if mode & stat.S_IRWXU == stat.S_IRWXU:
-        yield
-        return
-    folder.chmod(mode | stat.S_IRWXU)
-    try:
-        yield
-    finally:
-        folder.chmod(mode)
+    with folder_trees.same_time(folder):
+        if mode & stat.S_IRWXU == stat.S_IRWXU:
+            yield
+            return
+        folder.chmod(mode | stat.S_IRWXU)
+        try:
+            yield
+        finally:
+            folder.chmod(mode)
 
 
 def _identity(path: Path) -> tuple[int, int, int]:

@@ -123,6 +123,7 @@ class WorkingFolder(Part):
             self._require_bound(mine.attempt, sizes)
             folders = nodes.folders(from_node)
             left_out = bring(plan, folders, self._own)
+            folder_trees.set_times(self.folder, node_changes.folder_times(changes.values()))
         kept = mine.without(plan.keys() - set(left_out)).keeping(merge.apart)
         self._tree.write_changes(kept)
         copies = copies_of(self._own)
@@ -301,6 +302,7 @@ def lay_over(source: Path, target: Path, place: Path) -> list[str]:
     linked, or copied from another disk. ``target`` will be renamed to ``place``. Returns what
     is left out, because its path is too long. Raises OSError."""
     left_out: list[str] = []
+    times = dict[str, int]()
     about = _about(source)
     root = os.path.realpath(target)
     for path in about.removed:
@@ -319,12 +321,15 @@ def lay_over(source: Path, target: Path, place: Path) -> list[str]:
             if (target / folder / name).is_symlink() or not (target / folder / name).is_dir():
                 _remove(target / folder / name)
                 (target / folder / name).mkdir()
+                path = os.path.join(folder, name)
+                times[path] = (source / FILES / path).stat().st_mtime_ns
         for name in files:
             if name in too_long:
                 continue
             path = os.path.join(folder, name)
             _remove(target / path)
             _put(source / FILES / path, target / path, about.folder, place)
+    folder_trees.set_times(target, times)
     return left_out
 
 

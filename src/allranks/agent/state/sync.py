@@ -121,8 +121,11 @@ class Sync:
             self._yields = False
             # No rank is running, and removed files may be in the way of new ones.
             self._remove(work.remove, scan.files)
+            # All nodes begin with the same times.
+            times = [path for path in work.send if self._is_only_time(path, scan.files)]
+            fetch = work.fetch + ([] if self._sends else times)
             try:
-                fetched += self._fetch(work.fetch, scan.files, strict=True)
+                fetched += self._fetch(fetch, scan.files, strict=True)
             except Damaged as error:
                 version = self._client.report_damaged(error.sha256)
                 self._note(
@@ -147,7 +150,8 @@ class Sync:
         self._note_unsupported(scan)
         work = self._work(scan, end)
         sent, torn = self._send(work.send, scan.files, work.deleted)
-        same = not (work.send or work.deleted or work.later or work.writing)
+        changed = [path for path in work.send if not self._is_only_time(path, scan.files)]
+        same = not (changed or work.deleted or work.later or work.writing)
         if ask or sent or (self.due and same):
             self._exchange([], same=same)
             work = self._work(scan, end)
@@ -261,10 +265,11 @@ class Sync:
             here = Here.OTHER
             if path not in files:
                 here = Here.ABSENT
-            elif synced is not None and synced.state == files[path]:
+            elif synced is not None and _is_same(synced.state, files[path], head):
                 here = Here.SAME
-            mtime_ns = files[path].mtime_ns if path in files else 0
-            action = todo(head, synced.entry if synced else None, here, mtime_ns)
+            state = files.get(path, FileState("file"))
+            base = synced.entry if synced else None
+            action = todo(head, base, here, state.mtime_ns, state.what)
             yields = here is Here.ABSENT or (here is Here.SAME and self._yields)
             if self._sends and action is not Todo.NOTHING and not yields:
                 action = Todo.SEND
@@ -362,8 +367,14 @@ class Sync:
         return changes, False
 
     def _is_sent(self, entry: Entry, head: Entry) -> bool:
-        """Whether the server has that entry."""
-        return entry.is_as(head)
+        """Whether the server has that entry; of a folder with that time."""
+        return entry.is_as(head) and (entry.what != "folder" or entry.mtime_ns == head.mtime_ns)
+
+    def _is_only_time(self, path: str, states: Mapping[str, FileState]) -> bool:
+        """Whether no more than the time of a folder may differ from the server's."""
+        return states[path].what == "folder" and state_manifest.is_folder(
+            self._head.get(path, Entry("file"))
+        )
 
     def _exchange(
         self,
@@ -423,14 +434,16 @@ class Sync:
     # ------------------------------------------------------------ down
 
     def _fetch(self, paths: Sequence[str], states: Mapping[str, FileState], strict: bool) -> int:
-        """Fetch files in the order in which the server received them. Returns how many. ``strict``:
-        raise the OSError of the first that cannot be written."""
+        """Fetch folders, then files in the order in which the server received them. Returns how
+        many. ``strict``: raise the OSError of the first that cannot be written."""
         entries = {
             path: self._head[path]
             for path in paths
             if not self._tree.is_open(path) and self._head[path].sha256 not in self._damaged
         }
-        order = sorted(entries, key=lambda path: entries[path].seq)
+        folders = sorted(path for path in entries if entries[path].what == "folder")
+        files = sorted(entries.keys() - {*folders}, key=lambda path: entries[path].seq)
+        order = folders + files
         if order:  # delete downloads that are outdated
             self._tree.clean_downloads(entry.sha256 for entry in self._head.values())
         self._client.fetch(self._tree.downloads, [entries[path] for path in order])
@@ -461,7 +474,7 @@ class Sync:
             except ChangedMeanwhile:
                 continue
             except OSError as error:
-                if error.errno != errno.ENOTEMPTY:
+                if error.errno not in (errno.ENOTEMPTY, errno.ENOTDIR):
                     self._note_once(f"cannot remove {path!r} of {self._name}: {error.strerror}")
             # A folder with new files stays, and counts as new itself.
             self._synced.pop(path, None)
@@ -480,6 +493,13 @@ class Sync:
         if message not in self._noted:
             self._noted.add(message)
             self._note(message)
+
+
+def _is_same(before: FileState, now: FileState, head: Entry | None) -> bool:
+    """Whether it lies there as it was synchronized; of a folder that others removed, whatever its
+    time is: it changes as its files go."""
+    is_folder = before.what == now.what == "folder"
+    return before == now or (is_folder and head is None)
 
 
 def _no_file(path: str, state: FileState) -> LocalChange:

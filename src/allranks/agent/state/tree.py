@@ -22,8 +22,8 @@ _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class FileState(NamedTuple):
-    """A file, folder or link as last seen. Folders have no ``fingerprint``; only links have a
-    ``target``."""
+    """A file, folder or link as last seen. Of a folder the ``fingerprint`` has the time alone; only
+    links have a ``target``."""
 
     what: What
     mode: int = 0
@@ -153,25 +153,8 @@ class Tree:
         OSError."""
         above, name = folder_trees.open_parent(self.root, path, make=True)
         try:
-            self._check_unchanged(above, name, path, before)
-            if before is not None and before.what != entry.what:
-                _remove(above, name, before)
-            if entry.what == "folder":
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=above)
-            elif entry.what == "link":
-                if not stays_inside(path, entry.target):
-                    raise ChangedMeanwhile
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(name, dir_fd=above)
-                os.symlink(entry.target, name, dir_fd=above)
-            else:
-                download = self.downloads / entry.sha256
-                if copy:
-                    download = Path(shutil.copyfile(download, self.downloads / "copy"))
-                os.chmod(download, entry.mode & 0o777 | 0o600)
-                os.utime(download, ns=(entry.mtime_ns, entry.mtime_ns))
-                os.rename(download, name, dst_dir_fd=above)
+            with folder_trees.same_time(folder_trees.by_descriptor(above)):
+                self._put(above, name, path, entry, before, copy)
             result = _read_path(above, name)
         finally:
             os.close(above)
@@ -179,26 +162,56 @@ class Tree:
             raise ChangedMeanwhile
         return result
 
+    def _put(
+        self, above: int, name: str, path: str, entry: Entry, before: FileState | None, copy: bool
+    ) -> None:
+        self._check_unchanged(above, name, path, before)
+        if before is not None and before.what != entry.what:
+            _remove(above, name, before)
+        if entry.what == "folder":
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, dir_fd=above)
+        elif entry.what == "link":
+            if not stays_inside(path, entry.target):
+                raise ChangedMeanwhile
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=above)
+            os.symlink(entry.target, name, dir_fd=above)
+        if entry.what != "file":
+            times = (entry.mtime_ns, entry.mtime_ns)
+            if entry.mtime_ns:  # 0.1.0 does not keep that of a folder
+                os.utime(name, ns=times, dir_fd=above, follow_symlinks=False)
+        else:
+            download = self.downloads / entry.sha256
+            if copy:
+                download = Path(shutil.copyfile(download, self.downloads / "copy"))
+            os.chmod(download, entry.mode & 0o777 | 0o600)
+            os.utime(download, ns=(entry.mtime_ns, entry.mtime_ns))
+            os.rename(download, name, dst_dir_fd=above)
+
     def clean_downloads(self, needed: Iterable[str]) -> None:
         """Delete downloads that are not ``needed``."""
         for name in {*os.listdir(self.downloads)}.difference(needed):
             (self.downloads / name).unlink(missing_ok=True)
 
     def remove(self, path: str, before: FileState) -> None:
-        """Delete a path. Raises ChangedMeanwhile if it is not as it was ``before``, and OSError."""
+        """Delete a path. Raises ChangedMeanwhile if it is not as it was ``before``, but for a
+        folder's time, and OSError."""
         try:
             above, name = folder_trees.open_parent(self.root, path)
         except FileNotFoundError:
             return
         try:
-            self._check_unchanged(above, name, path, before)
-            _remove(above, name, before)
+            with folder_trees.same_time(folder_trees.by_descriptor(above)):
+                if before.what != "folder":
+                    self._check_unchanged(above, name, path, before)
+                _remove(above, name, before)
         finally:
             os.close(above)
 
     def _check_unchanged(self, above: int, name: str, path: str, before: FileState | None) -> None:
         current = _read_path(above, name)
-        if current != before or (current and current.fingerprint and self.is_open(path)):
+        if current != before or (current and current.what == "file" and self.is_open(path)):
             raise ChangedMeanwhile
 
 
@@ -212,7 +225,7 @@ def _read_entry(entry: os.DirEntry[str]) -> FileState | None:
 
 def _from_status(status: os.stat_result) -> FileState | None:
     if stat.S_ISDIR(status.st_mode):
-        return FileState("folder")
+        return FileState("folder", fingerprint=Fingerprint(0, status.st_mtime_ns, 0, 0))
     if stat.S_ISREG(status.st_mode):
         return FileState("file", stat.S_IMODE(status.st_mode) & 0o777, fingerprint(status))
     return None

@@ -67,7 +67,12 @@ class WorkTree(Tree):
         }
         size = sum(file.size for file in scan.files.values())
         paths = node_changes.changes_since(before, there, absent)
-        made = NodeChanges(launch, attempt, paths, size if size > self._limit else 0)
+        folders = {
+            path[start:]: file.mtime_ns
+            for path, file in scan.files.items()
+            if file.what == "folder"
+        }
+        made = NodeChanges(launch, attempt, paths, size if size > self._limit else 0, folders)
         self.write_changes(made)
         return made
 

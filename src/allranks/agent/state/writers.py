@@ -44,7 +44,8 @@ class Writers:
         """Look at these changed files, whose ``states`` a scan has just read. Returns those
         that are open for writing."""
         now = time.monotonic()
-        self._open = {path for path in paths if self._tree.is_open(path)}
+        files = (path for path in paths if states[path].what == "file")
+        self._open = {path for path in files if self._tree.is_open(path)}
         # Later than both: whoever has written to one since the scan has closed it, or has it open.
         self._renamed = self._look_at_renames(states)
         self._open_since = {path: self._open_since.get(path, now) for path in self._open}
@@ -56,7 +57,7 @@ class Writers:
 
     def is_complete(self, path: str, state: FileState, unchanged: bool) -> bool:
         """Whether a file is complete, which is ``unchanged`` since the look before the last."""
-        if state.fingerprint is None:
+        if state.what == "folder":
             return True
         if path in self._open:
             return unchanged and time.time() - state.mtime_ns / 1e9 > _REST_SECONDS

@@ -43,13 +43,15 @@ class Change(NamedTuple):
 
 
 class NodeChanges(NamedTuple):
-    """A node's changes by path, as an attempt begins. ``over``: the size, if it is over the bound.
-    Files of an earlier job are of attempt 0 and less."""
+    """A node's changes by path, as an attempt begins. ``over``: the size, if it is over the bound;
+    ``folders``: the times of its folders, in ns. Files of an earlier job are of attempt 0 and
+    less."""
 
     launch: int = 0
     attempt: int = 1
     paths: Mapping[str, Change] = {}
     over: int = 0
+    folders: Mapping[str, int] = {}
 
     def dump(self) -> bytes:
         return json.dumps(self._asdict()).encode()
@@ -62,6 +64,8 @@ class NodeChanges(NamedTuple):
             paths = {path: Change(*change) for path, change in fields.pop("paths").items()}
             loaded = NodeChanges(paths=paths, **fields)
             well = all(map(_is_well, paths.items()))
+            well = well and all(map(_is_place, loaded.folders))
+            well = well and all(type(time) is int for time in loaded.folders.values())
             well = well and all(
                 type(n) is int for n in (loaded.launch, loaded.attempt, loaded.over)
             )
@@ -97,8 +101,19 @@ def _is_well(item: tuple[str, Change]) -> bool:
     numbers = (change.attempt, change.size, change.mtime_ns)
     plain = all(type(number) is int for number in numbers) and isinstance(change.target, str)
     plain = plain and isinstance(change.apart, bool)
-    is_place = is_path(f"work/{path}") and is_carried(path)
-    return is_place and plain and change.what in ("file", "link", GONE)
+    return _is_place(path) and plain and change.what in ("file", "link", GONE)
+
+
+def _is_place(path: str) -> bool:
+    return is_path(f"work/{path}") and is_carried(path)
+
+
+def folder_times(changes: Iterable[NodeChanges]) -> dict[str, int]:
+    """The time of each folder, the same for all nodes: when any node's ranks changed it last."""
+    times = dict[str, int]()
+    for path, mtime_ns in (item for each in changes for item in each.folders.items()):
+        times[path] = max(mtime_ns, times.get(path, 0))
+    return times
 
 
 def changes_since(

@@ -61,11 +61,14 @@ def own(node: int | str) -> str:
     return f"node-{node}"
 
 
-def todo(head: Entry | None, base: Entry | None, here: Here, mtime_ns: int = 0) -> Todo:
-    """What a node does about one path: ``head`` is the server's, ``base`` what both had last.
+def todo(
+    head: Entry | None, base: Entry | None, here: Here, mtime_ns: int = 0, what: What = "file"
+) -> Todo:
+    """What a node does about one path: ``head`` is the server's, ``base`` what both had last;
+    ``what`` lies there has changed at ``mtime_ns``.
 
-    Of two who changed it the newer holds. What was written holds over what was removed: nothing is
-    lost by being looked at too late.
+    Of two who changed it the newer holds; a folder counts as older than a file. What was written
+    holds over what was removed: nothing is lost by being looked at too late.
     """
     moved = (head.seq if head else 0) != (base.seq if base else 0)
     if here is Here.SAME:
@@ -77,8 +80,12 @@ def todo(head: Entry | None, base: Entry | None, here: Here, mtime_ns: int = 0) 
         if head is None:
             return Todo.FORGET if base else Todo.NOTHING
         return Todo.FETCH if moved else Todo.SEND_GONE
-    newer = moved and head is not None and head.mtime_ns > mtime_ns
-    return Todo.FETCH if newer else Todo.SEND
+    if head is None or not moved:
+        return Todo.SEND
+    alike = head.what == what
+    theirs = head.mtime_ns if alike or head.what != "folder" else 0
+    ours = mtime_ns if alike or what != "folder" else 0
+    return Todo.FETCH if theirs > ours else Todo.SEND
 
 
 def wants(paths: Iterable[str], node: int) -> list[str]:

@@ -204,7 +204,7 @@ class NodeFiles(SyncedFolders):
         def is_new(path: str, status: os.stat_result) -> bool:
             now = (status.st_size, status.st_mtime_ns)
             same = (now == (entry.size, entry.mtime_ns) for entry in sent.get(path, ()))
-            return is_for_all(path) and not stat.S_ISDIR(status.st_mode) and not any(same)
+            return is_for_all(path) and not any(same)
 
         new = files_in(record, is_new)
         mine = {p: e for p, e in new.items() if not any(map(e.is_as, sent.get(p, ())))}
@@ -254,10 +254,11 @@ class NodeFiles(SyncedFolders):
                 root.mkdir(exist_ok=True, mode=0o700)
             above, name = folder_trees.open_parent(root, place.path, make)
             try:
-                if put.entry is None or (was is not None and was.what != put.entry.what):
-                    _remove(above, name, was, state)
-                if put.entry is not None:
-                    _put_there(above, name, put.entry, state, self._written(row).exists())
+                with folder_trees.same_time(folder_trees.by_descriptor(above)):
+                    if put.entry is None or (was is not None and was.what != put.entry.what):
+                        _remove(above, name, was, state)
+                    if put.entry is not None:
+                        _put_there(above, name, put.entry, state, self._written(row).exists())
             finally:
                 os.close(above)
         except FileNotFoundError:
@@ -326,11 +327,16 @@ def _within(path: str) -> str:
 def _put_there(above: int, name: str, entry: Entry, state: State, written: bool) -> None:
     """``written``: others may write to the file in place."""
     if entry.what == "folder":
+        mtime_ns = entry.mtime_ns
         try:
             os.mkdir(name, dir_fd=above)
         except FileExistsError:
-            if not stat.S_ISDIR(os.lstat(name, dir_fd=above).st_mode):
+            status = os.lstat(name, dir_fd=above)
+            if not stat.S_ISDIR(status.st_mode):
                 raise
+            mtime_ns = max(mtime_ns, status.st_mtime_ns)  # other nodes may write to it, too
+        if mtime_ns:
+            os.utime(name, ns=(mtime_ns, mtime_ns), dir_fd=above, follow_symlinks=False)
         return
     # Not in the record: what a killed server leaves here goes when the job ends.
     beside = state.folder / f".{secrets.token_hex(8)}.part"

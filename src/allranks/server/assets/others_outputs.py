@@ -19,7 +19,7 @@ from allranks.core.amounts import size_text
 from allranks.core.data import node_changes, working_set
 from allranks.core.data.node_changes import GONE, Change, NodeChanges
 from allranks.core.data.node_files import is_for_all, shown
-from allranks.core.data.state_manifest import Entry, own
+from allranks.core.data.state_manifest import Entry, above, own
 from allranks.errors import Conflict
 from allranks.store.files.code_listing import CodeFile
 from allranks.store.files.state_folders import Put, State
@@ -77,6 +77,7 @@ def give(folder: Path, states: Mapping[int, State], node: int, limit: int, link:
     plan = {path: changes[other].paths[path] for path, other in merge.from_node.items()}
     before = entries_of(state, node)
     lacking = [path for path in plan if not _is_there(plan[path], before.get(path))]
+    times = node_changes.folder_times(changes.values())
     size = sum(plan[path].size for path in lacking)
     if size > limit:
         raise Conflict(
@@ -100,11 +101,23 @@ def give(folder: Path, states: Mapping[int, State], node: int, limit: int, link:
             continue
         puts.append(Put(f"{own(node)}/{path}", before[path].seq if path in before else 0, entry))
     state.commit(puts)
+    state.commit([*_folder_puts(state, node, times)])
     after = entries_of(state, node)
     copies = {path: change for path, change in plan.items() if _is_there(change, after.get(path))}
     mine = changes[node].without(copies).keeping(merge.apart)
     _keep(state, mine._replace(attempt=attempt), copies)
     return _sentences(attempt, merge, copies, plan.keys() - copies.keys() - late)
+
+
+def _folder_puts(state: State, node: int, times: Mapping[str, int]) -> Iterator[Put]:
+    """Give the folders that a node has, also those of others' files, the ``times`` of all nodes."""
+    entries = state.entries()
+    folders = {folder for path in entries for folder in (path, *above(path))}
+    for path, mtime_ns in times.items():
+        full = f"{own(node)}/{path}"
+        was = entries.get(full, Entry("folder"))
+        if full in folders and was.what == "folder" and was.mtime_ns != mtime_ns:
+            yield Put(full, was.seq, Entry("folder", mtime_ns=mtime_ns))
 
 
 def _sentences(
@@ -153,14 +166,24 @@ def _changed(
     }
     had = (path for path, change in before.copies.items() if change.what != GONE)
     gone = {*had, *before.changes.paths, *removed} - made.keys()
-    return NodeChanges(paths=node_changes.changes_since(before.changes, there, gone))
+    folders = {
+        path: entry.mtime_ns
+        for path, entry in _for_all(state, node)
+        if entry.what == "folder" and entry.mtime_ns
+    }
+    paths = node_changes.changes_since(before.changes, there, gone)
+    return NodeChanges(paths=paths, folders=folders)
 
 
 def entries_of(state: State, node: int) -> dict[str, Entry]:
     """The files and links of a node that are for all nodes."""
+    return {path: entry for path, entry in _for_all(state, node) if entry.what != "folder"}
+
+
+def _for_all(state: State, node: int) -> Iterator[tuple[str, Entry]]:
     start = f"{own(node)}/"
     within = ((path.removeprefix(start), entry) for path, entry in state.entries().items())
-    return {path: entry for path, entry in within if is_for_all(path) and entry.what != "folder"}
+    return ((path, entry) for path, entry in within if is_for_all(path))
 
 
 def _is_there(change: Change, entry: Entry | None) -> bool:

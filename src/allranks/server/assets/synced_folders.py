@@ -91,7 +91,7 @@ def entry_of(path: Path, status: os.stat_result, below: Path) -> Entry | None:
     """What lies at a path of the server's disk, in a folder that a job can write to; None for pipes
     and the like. Raises OSError."""
     if stat.S_ISDIR(status.st_mode):
-        return Entry("folder")
+        return Entry("folder", mtime_ns=status.st_mtime_ns)
     if stat.S_ISLNK(status.st_mode):
         return Entry("link", mtime_ns=status.st_mtime_ns, target=os.readlink(path))
     if not stat.S_ISREG(status.st_mode):

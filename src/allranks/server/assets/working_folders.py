@@ -294,7 +294,11 @@ class WorkingFolders(SyncedFolders):
         taken = {path: absent[node] for path, node in plan.items() if node in absent}
         made = {path: changes[plan[path]].paths[path] for path in taken}
         entries = {path: entry for path, entry in first.entries.items() if path not in made}
-        entries |= {p: taken[p].entries[p] for p, change in made.items() if change.what != GONE}
+        come = [path for path, change in made.items() if change.what != GONE]
+        for path in come:
+            theirs = taken[path].entries
+            above = {folder: theirs[folder] for folder in folders_above([path]) if folder in theirs}
+            entries = {**above, **entries, path: theirs[path]}
         gone = {path for path, change in made.items() if change.what == GONE}
         sets[0] = _Set(
             first.about._replace(removed=tuple(sorted(gone.union(first.about.removed)))),
