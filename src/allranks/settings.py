@@ -202,11 +202,11 @@ class Clocks(NamedTuple):
     """In seconds. ``lease``: an agent without heartbeats for this long is lost. ``patience``: how
     long an agent without work waits for a server before it exits; ``unsent``: the same if its
     node's disk goes with it, and what is not sent; and how long a job that is done waits for space
-    on a full disk. ``grace``: from SIGTERM to SIGKILL on cancel, preemption and time limit;
-    ``peer_grace``: the same after another rank failed; ``look``: the interval between scans of a
-    state folder; ``pace``: the interval between reports on which rank others wait for, which is
-    named after three of them; ``idle``: how long nodes that a parent keeps may wait for a
-    child."""
+    on a full disk, or for a server that has not all of its state. ``grace``: from SIGTERM to
+    SIGKILL on cancel, preemption and time limit; ``peer_grace``: the same after another rank
+    failed; ``look``: the interval between scans of a state folder; ``pace``: the interval between
+    reports on which rank others wait for, which is named after three of them; ``idle``: how long
+    nodes that a parent keeps may wait for a child."""
 
     tick: float = 0.5
     lease: float = 9.0

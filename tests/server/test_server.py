@@ -24,6 +24,7 @@ from allranks.cli.admin import server as server_commands
 from allranks.errors import Unauthorized
 from allranks.http_client import Client
 from tests.support import (
+    answer,
     command_line,
     environment,
     leave_nothing,
@@ -150,6 +151,23 @@ def test_agents_without_a_server_finish_and_leave_their_word_on_disk(allranks, h
     files = {path.name for path in (home / "jobs" / name / "artifacts").rglob("*")}
     assert {"kept-0", "kept-1", "o-0", "o-1"} <= files
     until(lambda: not list((home / "nodes").iterdir()))
+
+
+def test_the_last_state_of_a_job_waits_for_a_server_that_is_away(allranks, home, tmp_path):
+    go = shlex.quote(str(tmp_path / "go"))
+    wait = f"for i in $(seq 1200); do [ -e {go} ] && break; sleep 0.05; done"
+    script = f'{wait}; echo last >"$ALLRANKS_STATE_DIR/last"'
+    words = ("run", "--detach", "-n", 2, "--state", "s", "--", "bash", "-c", script)
+    name = allranks(*words, env={"ALLRANKS_PATIENCE": "0.2"}).stdout.strip()
+    until(lambda: "started" in allranks("job", "events", name).stdout)
+    kill(home)
+    (tmp_path / "go").touch()
+    outboxes = [home / "nodes" / f"{name}.1" / str(node) / "outbox.jsonl" for node in range(2)]
+    until(lambda: all("rank_ended" in outbox.read_text() for outbox in outboxes))
+    done = allranks("job", "wait", name)
+    assert done.returncode == 0, done.stderr
+    entries = answer(allranks, "state", "show", "s")["entries"]
+    assert "shared/last" in [entry["path"] for entry in entries]
 
 
 def test_agents_that_wait_for_the_gate_leave_too_when_nobody_opens_it(allranks, home):

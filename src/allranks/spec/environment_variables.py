@@ -39,7 +39,8 @@ CLOCKS: Mapping[str, str] = {
     "ALLRANKS_LEASE": "How long an agent may be silent before its node is lost.",
     "ALLRANKS_PATIENCE": "How long an agent with nothing left to run waits for a server.",
     "ALLRANKS_UNSENT": "The same of a pod that has run and shares no disk with the server: with it "
-    "goes what it has not sent. A job that is done waits so long for space on a full disk, too.",
+    "goes what it has not sent. A job that is done waits so long for space on a full disk, too, "
+    "and for a server that has not all of its state.",
     "ALLRANKS_GRACE": "The time between SIGTERM and SIGKILL on cancel, preemption and time limit.",
     "ALLRANKS_PEER_GRACE": "The time between SIGTERM and SIGKILL when another rank has failed.",
     "ALLRANKS_HELLO": "How long the agents of a launch may take to call after the first one.",

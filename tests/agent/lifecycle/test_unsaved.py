@@ -46,6 +46,7 @@ def calls(orders: list[dict[str, Any]], waits: list[str], notes: list[str]) -> A
 
     return SimpleNamespace(
         order=order,
+        patience=1.0,
         inbox=SimpleNamespace(wait=lambda seconds: None),
         link=SimpleNamespace(silent_for=lambda: 150.0),
         clocks=Clocks(unsent=60.0),
