@@ -613,3 +613,39 @@ def test_empty_folders_and_holes_stay(bed):
         assert (root / "holes").read_bytes() == (made / "holes").read_bytes()
         assert (root / "holes").stat().st_blocks * 512 < 2 * MB
     assert not (bed.folder / "got" / "artifacts" / "logs").exists()
+
+
+@slow
+def test_folders_keep_their_times_and_links_to_them_come_along(bed):
+    """Of a job, of data and of a state: scripts look for the newest checkpoint by time."""
+    made, steps = bed.folder / "made", {"step_250": 2, "step_50": 3, "step_150": 1}
+    for root in (bed.outputs, made):
+        for name, time in steps.items():
+            (root / name / "empty").mkdir(parents=True)
+            (root / name / "model.pt").write_text(name)
+            os.utime(root / name, ns=(time * 10**9, time * 10**9))
+        (root / "latest").symlink_to("step_50")
+        (root / "best").symlink_to("latest")
+        (root / "last.pt").symlink_to("latest/model.pt")
+    (bed.outputs / "absolute").symlink_to(bed.outputs / "step_250")
+    (bed.outputs / "away").symlink_to("../../..")
+    (bed.outputs / "astray").symlink_to("away/x")
+    left_out = [f"artifacts/outputs/{name}" for name in ("astray", "away")]
+    assert bed.told()["links"] == left_out
+    assert bed.allranks("data", "upload", "made", "--name", "d").returncode == 0
+    assert bed.allranks("data", "download", "d", "-p", "got").returncode == 0
+    state = 'cd "$ALLRANKS_STATE_DIR"; cp -a "$0/." .; sleep 1.5'
+    done = bed.allranks("run", "--name", "s", "--state", "s", "--", "bash", "-c", state, str(made))
+    assert done.returncode == 0, done.stderr
+    assert bed.allranks("state", "download", "s", "-p", "got").returncode == 0
+    data, states = bed.folder / "got/d", bed.folder / "got/s/shared"
+    for root in (bed.got, data, states):
+        assert os.readlink(root / "latest") == "step_50"
+        assert os.readlink(root / "best") == "latest"
+        assert (root / "last.pt").is_symlink()
+        assert (root / "last.pt").read_text() == "step_50"
+        assert (root / "step_150/empty").is_dir()
+    for root in (bed.got, states):
+        times = {name: (root / name).stat().st_mtime_ns // 10**9 for name in steps}
+        assert times == steps
+    assert os.readlink(bed.got / "absolute") == "step_250"

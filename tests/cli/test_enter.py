@@ -280,8 +280,11 @@ def test_files_go_in_and_out(allranks: Allranks, code: Path, tmp_path: Path):
     (folder / "in ner" / "file\nname").write_bytes(os.urandom(3_000_000))
     (folder / "link").symlink_to("in ner")
     (folder / "same").hardlink_to(folder / "in ner" / "file\nname")
+    os.utime(folder / "in ner", ns=(10**18 + 10**8, 10**18 + 10**8))
     assert allranks("job", "cp", folder, "one:into/copy").returncode == 0
     assert allranks("job", "cp", "one:into/copy", tmp_path / "back").returncode == 0
+    # Python's tar has floats.
+    assert abs((tmp_path / "back" / "in ner").stat().st_mtime_ns - 10**18 - 10**8) < 10**6
     same = subprocess.run(["diff", "-r", folder, tmp_path / "back"], capture_output=True)
     assert same.returncode == 0, same.stdout
     assert allranks("job", "cp", "one:made", tmp_path).returncode == 0

@@ -86,14 +86,19 @@ class _Server:
         path = unquote(path)
         if path.endswith("/bundle"):
             return b"".join(self._piece(each["path"]) for each in json.loads(body))
-        if "=true" in query:
-            return json.dumps(self.paths if self.lies or self.only == "folder" else []).encode()
+        if "folders=true" in query:
+            told = self.paths if self.lies or self.only == "folder" else []
+            times = [self.chance.choice(_ODD) if self.lies else 10**18 for _ in told]
+            folders = [{"path": p, "mtime_ns": t} for p, t in zip(told, times, strict=True)]
+            return json.dumps(folders).encode()
+        if "too_long=true" in query:
+            return json.dumps(self.paths if self.lies else []).encode()
         if path.endswith(("/files", "/manifest")):
             return json.dumps(self._listing()).encode()
         if path.endswith("/links"):
             links = (
                 self.paths
-                if self.kind == "job"
+                if "=true" not in query and self.kind == "job"
                 else [
                     {
                         "path": each,

@@ -255,7 +255,8 @@ class ShownState(StateAnswer):
 
 class StateEntry(TypedDict):
     """A file, folder or link; only a link has a ``target``, only a file the keys after it.
-    ``mtime_ns`` is that of the stored content, 0 if it is missing."""
+    ``mtime_ns`` is that of the stored content, 0 if it is missing; ``written_ns`` that which the
+    file or folder had where it was written."""
 
     path: str
     what: str
@@ -263,6 +264,7 @@ class StateEntry(TypedDict):
     size: NotRequired[int]
     sha256: NotRequired[str]
     mtime_ns: NotRequired[int]
+    written_ns: NotRequired[int]
 
 
 # ---------------------------------------------------------------- uploads

@@ -563,8 +563,15 @@ class FileAnswer(TypedDict):
     link: NotRequired[str]
 
 
+class FolderAnswer(TypedDict):
+    """A folder; ``mtime_ns`` is the time of its last change."""
+
+    path: str
+    mtime_ns: int
+
+
 class LinkAnswer(TypedDict):
-    """A symbolic link of a data asset."""
+    """A symbolic link of a data asset or a job, with its text; a special file has no ``target``."""
 
     path: str
     target: str

@@ -50,8 +50,14 @@ class Extraction:
         os.umask(self._mask)
         self._root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         self._last: tuple[tuple[str, ...], int] = (), self._root
+        # Of the folders, to set once all is in them.
+        self._times: dict[tuple[str, ...], float] = {}
 
     def close(self) -> None:
+        for parts, mtime in self._times.items():
+            # An invalid time, or something else lies there by now.
+            with contextlib.suppress(AllranksError, OSError, OverflowError, ValueError):
+                os.utime(self._open("", parts), (mtime, mtime))
         self._close_last()
         os.close(self._root)
         os.umask(self._before)
@@ -143,7 +149,9 @@ class Extraction:
     def _make_folder(self, entry: Entry, parts: tuple[str, ...]) -> None:
         fd = self._open(entry.name, parts)
         if not parts:
-            return  # keep the mode of the caller's folder
+            return  # keep the mode and the time of the caller's folder
+        if entry.mtime is not None:
+            self._times[parts] = entry.mtime
         current = stat.S_IMODE(os.fstat(fd).st_mode)
         # Keep a set-gid bit inherited from the folder above.
         mode = (entry.mode & 0o777 | 0o700) & ~self._mask | current & stat.S_ISGID

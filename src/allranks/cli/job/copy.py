@@ -19,11 +19,13 @@ from allranks.errors import AllranksError, NotFound, UsageError
 from allranks.sdk.jobs.channel import Channel, Follower, execute
 from allranks.tars import Entry, stream_entries
 
-# A link to a folder, as `outputs` is, is that folder; one to a file is that file.
+# A link to a folder, as `outputs` is, is that folder; one to a file is that file. GNU's tar writes
+# fractions of seconds in this format only; others do not know it.
 _PACK = """cd "$1" || exit
-if [ -L "$2" ] && [ -d "$2" ]; then cd -- "$2" && exec tar -cf - .; fi
-if [ -L "$2" ]; then exec tar -chf - -- "$2"; fi
-exec tar -cf - -- "$2" """
+exact=--format=posix; tar $exact --version >/dev/null 2>&1 || exact=
+if [ -L "$2" ] && [ -d "$2" ]; then cd -- "$2" && exec tar $exact -cf - .; fi
+if [ -L "$2" ]; then exec tar $exact -chf - -- "$2"; fi
+exec tar $exact -cf - -- "$2" """
 _UNPACK = 'mkdir -p -- "$1" && exec tar -xf - -C "$1"'
 # tar's, if a file changed while it was read.
 _CHANGED = 1

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from allranks.api import routes
 from allranks.core.job.file_addresses import JobFile, address, hint, selects, written_by
 from allranks.errors import NotFound
-from allranks.http_client import Client
+from allranks.http_client import Client, shaped
+
+# The most links that lead to one another; as the kernel's.
+_MOST_LINKS = 40
 
 
 def job_files(client: Client, name: str) -> list[JobFile]:
@@ -24,9 +28,34 @@ def job_files(client: Client, name: str) -> list[JobFile]:
 
 
 def links(client: Client, name: str) -> list[str]:
-    """The special files of a job, and the links that lead to none of its files."""
+    """The special files of a job, and the links that lead to nothing of it."""
     attempts = client.ask(routes.show_job, name)["attempts"]
-    return [address(path, attempts) for path in client.ask(routes.job_links, name)]
+    texts = link_targets(client.ask(routes.job_links, name, targets=True))
+    folders = folder_times(client, routes.job_files, name)
+    others = (path for path in texts if not leads_to_folder(path, texts, folders))
+    return [address(path, attempts) for path in others]
+
+
+def folder_times(client: Client, files: routes.Route[Any], name: str) -> dict[str, int]:
+    """The times of folders; none of a server of 0.1, which lists files instead."""
+    answer = shaped(client.ask(files, name, folders=True), [{"path": str, "mtime_ns": int}])
+    return {each["path"]: each["mtime_ns"] for each in answer if "size" not in each}
+
+
+def link_targets(answer: Any) -> dict[str, str]:
+    """The texts of links; a server of 0.1 does not tell them."""
+    links = [{"path": each, "target": ""} if isinstance(each, str) else each for each in answer]
+    shaped(links, [{"path": str, "target": str}])
+    return {each["path"]: each["target"] for each in links}
+
+
+def leads_to_folder(path: str, texts: Mapping[str, str], folders: Collection[str]) -> str:
+    """Where a link leads, if that is one of the ``folders``, or a link that leads to one; else ''.
+    ``texts`` are those of the links."""
+    chain = [path]
+    while (text := texts.get(chain[-1])) and len(chain) <= _MOST_LINKS:
+        chain.append(os.path.normpath(os.path.join(os.path.dirname(chain[-1]), text)))
+    return chain[1] if chain[-1] in folders else ""
 
 
 def too_long(client: Client, name: str) -> list[str]:

@@ -8,7 +8,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from allranks.agent.data.file_entry import FileEntry
 from allranks.api import routes
@@ -20,11 +20,18 @@ from allranks.core.shared_work import Shared, Worker, large_first
 from allranks.core.transfer_progress import OnProgress, Progress, unheard
 from allranks.errors import AllranksError, NotFound, ServerError
 from allranks.http_client import Client, shaped
-from allranks.sdk.jobs.files import selected
+from allranks.sdk.jobs.files import folder_times, leads_to_folder, link_targets, selected
 from allranks.sdk.transfer.fetch import SMALL, Entry, Fetcher, Place, Tally
 from allranks.sdk.transfer.from_store import StoreFetcher, own_data
 from allranks.sdk.transfer.from_store import entries as stored_entries
-from allranks.sdk.transfer.write_files import beside, checked, is_there, make_folder, place_link
+from allranks.sdk.transfer.write_files import (
+    beside,
+    checked,
+    is_there,
+    make_folder,
+    place_link,
+    set_folder_times,
+)
 
 if TYPE_CHECKING:
     from allranks.api.assets import DataAnswer, ModelAnswer, ModelFile
@@ -78,8 +85,8 @@ def download(
 
     A file is complete and equal to the server's, or absent. Existing files with the server's size
     and time are skipped; interrupted large files continue. A growing file is downloaded up to its
-    size at the start. Empty folders that the job made come along, and links to files of the job;
-    other links and special files are left out.
+    size at the start. Folders that the job made come along with their times, and links to files
+    and folders of the job; other links and special files are left out.
 
     Raises NotFound for an output or a file the job has not got, or did not keep, and with
     ``needs_files`` if it has ended and there are none; ServerError where
@@ -105,33 +112,38 @@ def download(
         return place.split("/", 2)[2] if place and is_flat else place
 
     targets = {file["path"]: target(file["path"]) for file in record.files}
-    to_link = _links(folder, record.files, targets)
+    above = "./" if is_flat else ""
+    to_link = _links(folder, record.files, targets, above)
     copied = [file for file in record.files if targets[file["path"]] not in to_link]
     entries = list(_entries(copied, targets))
-    folders = [*filter(None, map(target, record.folders))]
-    links = [*filter(None, map(target, record.links))]
-    is_empty = not (entries or folders or record.too_long or links)
+    times = _placed(record.folders, target)
+    links = {place: path for path in record.links if (place := target(path))}
+    to_link |= _folder_links(record, links, target)
+    is_empty = not (entries or times or record.too_long or links)
     if is_empty and (record.not_kept or (needs_files and job["ended_at"])):
         raise _no_files(job, name, output, record)
     served = Place(routes.job_file, routes.job_bundle, routes.job_checksum, name)
     fetched = _served(connect, served, folder, entries, progress)
-    for path in folders:
+    for path in times:
         make_folder(folder, path)
-    not_linked = [place for place in to_link if not place_link(folder, place, to_link[place])]
+    linked = {p for p, text in to_link.items() if place_link(folder, p, text, above)}
+    set_folder_times(folder, times)
+    not_linked = [place for place in {**links, **to_link} if place not in linked]
     unasked = [path for path in targets if targets[path] is None and output is None and not paths]
     return fetched._replace(
-        links=(*links, *not_linked),
+        links=tuple(not_linked),
         too_long=tuple(address(path, attempts) for path in record.too_long),
         left_out=tuple(address(path, attempts) for path in unasked),
     )
 
 
 class _Record(NamedTuple):
-    """What the server lists of a job's record, and what was not kept, in sentences."""
+    """What the server lists of a job's record: files, the text of other ``links``, '' for special
+    files, and the times of ``folders``; and what was not kept, in sentences."""
 
     files: list[FileAnswer]
-    links: list[str]
-    folders: list[str]
+    links: dict[str, str]
+    folders: dict[str, int]
     too_long: list[str]
     not_kept: list[str]
 
@@ -141,8 +153,8 @@ def _record(client: Client, job: ShownJob, name: str) -> _Record:
     shaped(events, [{"attempt": object, "data": dict}])
     return _Record(
         shaped(client.ask(routes.job_files, name), _FILES_OF),
-        shaped(client.ask(routes.job_links, name), [str]),
-        [path for path in _empty_folders(client, routes.job_files, name) if _is_of_job(path)],
+        link_targets(client.ask(routes.job_links, name, targets=True)),
+        {p: t for p, t in folder_times(client, routes.job_files, name).items() if _is_of_job(p)},
         shaped(client.ask(routes.job_files, name, too_long=True), [str]),
         kept_files.sentences(kept_files.summary(events, job["attempts"])),
     )
@@ -165,7 +177,7 @@ def _chosen(job: ShownJob, record: _Record, paths: Sequence[str]) -> Set[str]:
     """The paths of the record that were asked for. Raises NotFound."""
     listing = [*record.files, *({"path": path} for path in record.folders)]
     try:
-        return selected(job, listing, paths, record.links)
+        return selected(job, listing, paths, [*record.links])
     except NotFound as error:
         hint = "; ".join(filter(None, [*record.not_kept, error.hint]))
         raise NotFound(error.message, where=error.where, hint=hint) from None
@@ -238,15 +250,22 @@ def download_data(
         listing = shaped(client.ask(routes.data_files, exact), _FILES_OF)
         link = {"path": str, "target": str}
         links = shaped(client.ask(routes.data_links, exact), [link])
-        folders = _empty_folders(client, routes.data_files, exact)
+        folders = folder_times(client, routes.data_files, exact)
     place = Place(routes.data_file, routes.data_bundle, routes.data_checksum, exact)
     entries = list(_entries(listing, {file["path"]: f"{name}/{file['path']}" for file in listing}))
     fetched = _served(connect, place, folder, entries, progress)
-    for path in folders:
-        make_folder(folder, f"{name}/{path}")
+    times = {f"{name}/{path}": folders[path] for path in folders}
+    for path in times:
+        make_folder(folder, path)
     paths = {f"{name}/{link['path']}": link["target"] for link in links}
-    skipped = (path for path, target in paths.items() if not place_link(folder, path, target))
-    return fetched._replace(links=tuple(skipped))
+    return fetched._replace(links=_place_all(folder, paths, times))
+
+
+def _place_all(folder: Path, links: Mapping[str, str], times: Mapping[str, int]) -> tuple[str, ...]:
+    """Make links, then set the times of folders; returns the links that cannot be made."""
+    skipped = [path for path, target in links.items() if not place_link(folder, path, target)]
+    set_folder_times(folder, times)
+    return tuple(skipped)
 
 
 def download_state(
@@ -260,8 +279,7 @@ def download_state(
     """Download the files of a state, or of a ``version``, into a folder of its name in ``folder``,
     like ``download_model``.
 
-    Links are skipped. Raises ServerError for a damaged file, NotFound for an
-    unknown state or version.
+    Raises ServerError for a damaged file, NotFound for an unknown state or version.
     """
     with connect() as client:
         answer = client.ask(routes.state_manifest, name, version=version)
@@ -270,20 +288,22 @@ def download_state(
     shaped(files, [{**_FILES_OF[0], "sha256": str}])
     taken = {checked(f"{name}/{file['path']}") for file in files}
     entries = [
-        Entry(e["sha256"], e["size"], e["mtime_ns"], target, beside(target, taken), e["sha256"])
+        Entry(e["sha256"], e["size"], written, target, beside(target, taken), e["sha256"])
         for e in files
-        for target in [f"{name}/{e['path']}"]
+        for target, written in [(f"{name}/{e['path']}", e.get("written_ns", e["mtime_ns"]))]
     ]
     place = Place(routes.state_file, routes.state_bundle, routes.state_checksum, name)
     fetched = _served(connect, place, folder, entries, progress)
     if fetched.gone:
         hint = f"another version may be intact: allranks state show {name}"
         raise ServerError("a file of the state is missing on the server", where=name, hint=hint)
-    for entry in listing:
-        if entry["what"] == "folder":
-            make_folder(folder, f"{name}/{entry['path']}")
-    links = (f"{name}/{each['path']}" for each in listing if each["what"] == "link")
-    return fetched._replace(links=tuple(links))
+    others = {f"{name}/{e['path']}": e for e in listing if e["what"] != "file"}
+    folders = {path: e for path, e in others.items() if e["what"] == "folder"}
+    for path in folders:
+        make_folder(folder, path)
+    texts = {path: str(e.get("target", "")) for path, e in others.items() if e["what"] == "link"}
+    times = {path: e["written_ns"] for path, e in folders.items() if _is_time(e.get("written_ns"))}
+    return fetched._replace(links=_place_all(folder, texts, times))
 
 
 def _same_name(name: str, reference: str) -> str:
@@ -291,10 +311,25 @@ def _same_name(name: str, reference: str) -> str:
     return checked(name, re.split("[:@/]", reference))
 
 
-def _empty_folders(client: Client, files: routes.Route[Any], name: str) -> list[str]:
-    """None of a server of 0.1, which does not list them."""
-    answer = client.ask(files, name, empty_folders=True)
-    return [path for path in shaped(answer, list) if isinstance(path, str)]
+def _is_time(mtime_ns: object) -> bool:
+    """Whether it is a time that was kept: 0.1 has not kept those of folders."""
+    return type(mtime_ns) is int and mtime_ns > 0
+
+
+def _placed(times: Mapping[str, int], target: Callable[[str], str | None]) -> dict[str, int]:
+    return {place: times[path] for path in times if (place := target(path)) is not None}
+
+
+def _folder_links(
+    record: _Record, links: Mapping[str, str], target: Callable[[str], str | None]
+) -> dict[str, str]:
+    """Of the links by their places those to folders that come along."""
+    texts = dict[str, str]()
+    for place, path in links.items():
+        folder_path = leads_to_folder(path, record.links, record.folders)
+        if folder_path and (there := target(folder_path)):
+            texts[place] = os.path.relpath(there, os.path.dirname(place) or ".")
+    return texts
 
 
 def _is_of_job(path: str) -> bool:
@@ -364,7 +399,7 @@ def _entries(
 
 
 def _links(
-    folder: Path, listing: Sequence[FileAnswer], targets: Mapping[str, str | None]
+    folder: Path, listing: Sequence[FileAnswer], targets: Mapping[str, str | None], above: str
 ) -> dict[str, str]:
     """The links to make, and where they lead. One is a link again if the file that it leads to
     comes along, too; else it is downloaded as that file."""
@@ -374,7 +409,7 @@ def _links(
         if place is None or there is None:
             continue
         target, before = os.path.relpath(there, os.path.dirname(place) or "."), folder / place
-        if stays_inside(place, target) and (before.is_symlink() or not before.exists()):
+        if stays_inside(above + place, target) and (before.is_symlink() or not before.exists()):
             links[place] = target
     return links
 

@@ -152,7 +152,8 @@ class Fetcher:
             with self._landing(entry) as file:
                 file.cut()
                 file.write(data)
-                file.finish(header["mtime_ns"], entry.sha256)
+                mtime_ns = entry.mtime_ns if entry.sha256 else header["mtime_ns"]
+                file.finish(mtime_ns, entry.sha256)
             self._tally.add(entry.size, len(data))
             self._tally.landed(entry)
         return damaged

@@ -15,9 +15,10 @@ import os
 import stat
 import threading
 import zlib
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 
+from allranks import folder_trees
 from allranks.core.data.state_manifest import stays_inside
 from allranks.core.shared_work import Interrupted
 from allranks.core.text import flaw
@@ -248,13 +249,19 @@ _HINTS = {
 }
 
 
-def place_link(folder: Path, path: str, target: str) -> bool:
+def set_folder_times(folder: Path, times: Mapping[str, int]) -> None:
+    """Give folders their times, once all is in them."""
+    folder_trees.set_times(os.path.realpath(folder), {checked(path): times[path] for path in times})
+
+
+def place_link(folder: Path, path: str, target: str, above: str = "") -> bool:
     """Make a link in place of another one, or of nothing; whether it is there. False for one that
-    could lead out of the folder that the path begins with, or where something else is."""
+    could lead out of the folder that ``above`` and the path begin with, or where something else
+    is."""
     place = folder / checked(path)
     is_free = place.is_symlink() or not os.path.lexists(place)
     try:
-        if is_free and stays_inside(path, target):
+        if is_free and stays_inside(above + path, target):
             replace_by_link(folder, path, target)
             return True
     except OSError:

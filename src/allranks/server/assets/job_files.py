@@ -92,15 +92,15 @@ def left_nothing(home: Home, row: JobRow, of: OutputOf) -> Problem:
 def below(
     folder: str, but: Collection[str] = (), left_out: Callable[[str], object] = lambda path: None
 ) -> Iterator[tuple[str, os.stat_result]]:
-    """What is below a folder, of folders only the empty ones, sorted by their folders, without the
-    folders ``but`` in it. Skips what a live job removes; ``left_out`` gets the files and folders
-    whose path is too long for the kernel."""
+    """What is below a folder, sorted by their folders, without the folders ``but`` in it. Skips
+    what a live job removes; ``left_out`` gets the files and folders whose path is too long for the
+    kernel."""
     pending = [folder]
     while pending:
         above, folders = pending.pop(), list[str]()
         with contextlib.suppress(FileNotFoundError), os.scandir(above) as scan:
             entries = sorted(scan, key=lambda each: each.name)
-            if not entries and above != folder:
+            if above != folder:
                 yield above, os.lstat(above)
             for entry in entries:
                 if entry.name in but and entry.path == os.path.join(folder, entry.name):

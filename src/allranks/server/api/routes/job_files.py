@@ -27,7 +27,7 @@ from starlette.types import Receive, Scope, Send
 
 from allranks import folder_trees
 from allranks.agent.data.file_entry import FileEntry
-from allranks.api.jobs import BundleHead, ChecksumAnswer, FileAnswer, LinkAnswer
+from allranks.api.jobs import BundleHead, ChecksumAnswer, FileAnswer, FolderAnswer, LinkAnswer
 from allranks.errors import NotFound, UsageError
 from allranks.server.arguments import BODY, Given
 from allranks.server.assets.job_files import UNLISTED, below
@@ -77,6 +77,13 @@ class _Place(NamedTuple):
             left_out = partial(_add_name, names, name, start)
             for path, status in below(str(folder), self.unlisted, left_out):
                 yield f"{name}{path[start:]}", status
+
+    def path(self, name: str) -> Path:
+        """Where the file of a name that ``listed`` gives is."""
+        for start, folder in self.folders.items():
+            if name.startswith(start):
+                return folder / name[len(start) :]
+        return self.root / name
 
     def find(self, path: str) -> Path | None:
         """The file of that name, or None."""
@@ -183,15 +190,19 @@ def _add_name(names: list[str], name: str, start: int, path: str) -> None:
 
 
 def files(
-    place: Place, too_long: bool = False, empty_folders: bool = False
-) -> Annotated[Response, Content(list[FileAnswer] | list[str])]:
+    place: Place, too_long: bool = False, folders: bool = False
+) -> Annotated[Response, Content(list[FileAnswer] | list[FolderAnswer] | list[str])]:
     """All files in the job's folder, with path, size and ``mtime_ns``; or the paths of files and
-    folders that are ``too_long`` to be read, or of ``empty_folders``."""
+    folders that are ``too_long`` to be read; or the ``folders``."""
     left_out: list[str] = []
     listing: list[FileAnswer]
-    if empty_folders:
-        folders = [path for path, status in _listed(place) if stat.S_ISDIR(status.st_mode)]
-        return Response(json.dumps(folders), media_type="application/json")
+    if folders:
+        listed: list[FolderAnswer] = [
+            {"path": path, "mtime_ns": status.st_mtime_ns}
+            for path, status in _listed(place)
+            if stat.S_ISDIR(status.st_mode)
+        ]
+        return Response(json.dumps(listed), media_type="application/json")
     if isinstance(place, _Place):
         listing, _ = _files_and_others(place, left_out)
     else:
@@ -203,10 +214,15 @@ def files(
     return Response(json.dumps(left_out if too_long else listing), media_type="application/json")
 
 
-def links(place: Place) -> Annotated[Response, Content(list[str])]:
+def links(
+    place: Place, targets: bool = False
+) -> Annotated[Response, Content(list[str] | list[LinkAnswer])]:
     """The paths of symbolic links and special files in the job's folder, which ``files`` does not
-    list."""
+    list; or with their ``targets``."""
     paths = _files_and_others(place)[1] if isinstance(place, _Place) else []
+    if targets and isinstance(place, _Place):
+        answer = [_link(place, path) for path in paths]
+        return Response(json.dumps(answer), media_type="application/json")
     return Response(json.dumps(paths), media_type="application/json")
 
 
@@ -235,15 +251,19 @@ def _files_and_others(
 def data_links(place: Place) -> Annotated[Response, Content(list[LinkAnswer])]:
     """The symbolic links of a data asset, and its special files, which have no target; an object
     store has none."""
-    answer = list[LinkAnswer]()
-    for path, status in _listed(place):
-        if not _is_copied(status):
-            assert isinstance(place, _Place)
-            with contextlib.suppress(FileNotFoundError):
-                is_link = stat.S_ISLNK(status.st_mode)
-                target = os.readlink(place.root / path) if is_link else ""
-                answer.append({"path": path, "target": target})
+    others = [path for path, status in _listed(place) if not _is_copied(status)]
+    answer = [_link(place, path) for path in others if isinstance(place, _Place)]
     return Response(json.dumps(answer), media_type="application/json")
+
+
+def _link(place: _Place, path: str) -> LinkAnswer:
+    """Where a link says that it leads, relative to its folder if that is in the same place."""
+    target = ""
+    with contextlib.suppress(OSError):  # a special file, or it was removed
+        target = os.readlink(place.path(path))
+        if target.startswith(f"{place.root}/"):
+            target = os.path.relpath(target, (place.root / path).parent)
+    return {"path": path, "target": target}
 
 
 def _listed(place: _Place | StoredData) -> Iterator[tuple[str, os.stat_result]]:

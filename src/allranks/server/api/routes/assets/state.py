@@ -42,8 +42,7 @@ def show(state: str, services: ServicesDep) -> ShownState:
 def manifest(
     state: str, services: ServicesDep, version: Count | None = None
 ) -> Annotated[Response, Content(list[StateEntry])]:
-    """The current entries, or those of a version, in the order of creation. ``mtime_ns`` is that of
-    the stored content, 0 if it is missing."""
+    """The current entries, or those of a version, in the order of creation."""
     folder = services.states.settled(state)
     entries = folder.entries() if version is None else folder.version(version).entries
     # Not JSONResponse: json.dumps escapes names that are not UTF-8 without loss.
@@ -114,6 +113,8 @@ def _files(state: State, entries: Entries) -> list[StateEntry]:
         shown: StateEntry = {"path": path, "what": entry.what}
         if entry.what == "link":
             shown["target"] = entry.target
+        else:
+            shown["written_ns"] = entry.mtime_ns
         if entry.what == "file":
             shown["size"] = entry.size
             shown["sha256"] = entry.sha256
