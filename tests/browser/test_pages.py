@@ -286,6 +286,41 @@ def test_what_made_it_and_who_uses_it(site: Site, signed_in: Watched) -> None:
     signed_in.ok()
 
 
+def test_every_version_of_an_asset_is_reachable(site: Site, signed_in: Watched) -> None:
+    """From the list, with its label, its date, and the jobs that use it."""
+    page = signed_in.page
+    for text in ("a", "b", "c"):
+        (site.code / f"birds-{text}").write_text(text)
+        words = ("data", "create", "birds", "--path", f"birds-{text}", "--label", f"is-{text}")
+        assert site.allranks(*words).returncode == 0
+    made = site.allranks("run", "--name", "watcher", "-i", "b=azureml:birds:1", "-q", "--", "true")
+    assert made.returncode == 0, made.stderr
+    for name in ("good", "one"):
+        made = site.allranks("model", "register", "grown", "--job", name, "--path", "outputs")
+        assert made.returncode == 0, made.stderr
+    signed_in.go(f"{site.url}/ui/assets/data")
+    page.get_by_role("row", name="birds").get_by_role("link", name="3", exact=True).click()
+    versions = page.get_by_role("region", name="Versions").locator("tbody tr")
+    cells = [each.locator("td").all_inner_texts() for each in versions.all()]
+    assert [(each[0], each[1], each[4]) for each in cells] == [
+        ("3", "is-c", "0 jobs"),
+        ("2", "is-b", "0 jobs"),
+        ("1", "is-a", "1 job"),
+    ]
+    page.get_by_role("link", name="1 job", exact=True).click()
+    assert page.locator("h1").inner_text() == "Jobs that use birds:1"
+    assert page.locator("td.name a").all_inner_texts() == ["watcher"]
+    page.get_by_role("button", name="Show").click()
+    page.wait_for_url("**uses=birds*")
+    assert page.locator("td.name a").all_inner_texts() == ["watcher"]
+    signed_in.go(f"{site.url}/ui/assets/models/grown")
+    rows = page.get_by_role("region", name="Versions").locator("tbody tr").all_inner_texts()
+    assert ["one" in rows[0], "good" in rows[1]] == [True, True]
+    versions.last.get_by_role("link", name="1", exact=True).click()
+    page.wait_for_url("**/models/grown*1")
+    signed_in.ok()
+
+
 def test_a_model_says_what_it_is_made_of_in_words(site: Site, signed_in: Watched) -> None:
     made = site.allranks("model", "register", "words", "--job", "good", "--path", "outputs")
     assert made.returncode == 0, made.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -10,11 +11,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from allranks.api import routes
+from allranks.core.amounts import counted
 from allranks.errors import NotFound
 from allranks.ui import render
 from allranks.ui.api import Session
 from allranks.ui.pages.details import inputs_of
 from allranks.ui.pages.graph import Graph, graph
+
+
+class Version(NamedTuple):
+    """A version of an asset, its page, and in words how many jobs use it, with their page."""
+
+    asset: dict[str, Any]
+    page: str
+    users: str
+    users_page: str
 
 
 class Kind(NamedTuple):
@@ -65,6 +76,8 @@ KINDS = {
 
 # Those that job files name by version, and the jobs that a page lists and draws.
 _USED, _USERS, _DRAWN = ("models", "data", "environments", "components"), 50, 8
+# Versions that a page lists at first, and those of them whose users are counted, up to a number.
+_VERSIONS, _COUNTED, _MOST_USERS = 50, 20, 20
 
 
 async def page(request: Request) -> Response:
@@ -84,10 +97,11 @@ async def asset(request: Request) -> Response:
     plural = request.path_params["kind"]
     version = await session.get(routes.that_shows(plural), reference)
     users: list[Any] = []
+    versions: list[Version] = []
     if plural in _USED:
-        uses = f"{version['name']}:{version['version']}"
-        filters = {"children": "true", "archived": "all", "limit": _USERS}
-        users = await session.get(routes.list_jobs, uses=uses, **filters)
+        users = await _users(session, version, _USERS)
+        versions = await _versions(session, plural, version["name"])
+    most = len(versions) if request.query_params.get("versions") == "all" else _VERSIONS
     lineage = await _lineage(session, plural, version, users) if plural in _USED else None
     return render.page(
         request,
@@ -97,8 +111,43 @@ async def asset(request: Request) -> Response:
         asset=version,
         of=reference,
         users=users,
+        users_page=users and _users_page(version),
+        versions=versions[:most],
+        more_versions=len(versions) - most,
         lineage=lineage,
     )
+
+
+async def _users(session: Session, asset: dict[str, Any], most: int) -> list[Any]:
+    """The newest jobs that use a version."""
+    filters = {"uses": _name(asset), "children": "true", "archived": "all", "limit": most}
+    return await session.get(routes.list_jobs, **filters)
+
+
+async def _versions(session: Session, plural: str, name: str) -> list[Version]:
+    """Every version, the newest first."""
+    route = routes.by_address(f"GET /{plural}")
+    listed: list[dict[str, Any]] = (await session.get(route, name=name))[::-1]
+    newest = (_users(session, each, _MOST_USERS + 1) for each in listed[:_COUNTED])
+    texts = [_count_text(len(users)) for users in await asyncio.gather(*newest)]
+    texts += ["jobs"] * (len(listed) - len(texts))
+    return [
+        Version(each, f"/ui/assets/{plural}/{quote(_name(each), safe='')}", text, _users_page(each))
+        for each, text in zip(listed, texts, strict=True)
+    ]
+
+
+def _count_text(users: int) -> str:
+    return f"more than {_MOST_USERS} jobs" if users > _MOST_USERS else counted(users, "job")
+
+
+def _users_page(asset: dict[str, Any]) -> str:
+    """The list of the jobs that use a version."""
+    return f"/ui/{render.with_query({'uses': _name(asset), 'children': 'true', 'archived': 'all'})}"
+
+
+def _name(asset: dict[str, Any]) -> str:
+    return f"{asset['name']}:{asset['version']}"
 
 
 async def _lineage(
@@ -106,7 +155,7 @@ async def _lineage(
 ) -> Graph | None:
     """What the job that made it read, that job, the asset, and jobs that use it. None if neither is
     known."""
-    name = f"{asset['name']}:{asset['version']}"
+    name = _name(asset)
     boxes: dict[str, Any] = {}
     maker = asset.get("job")
     if maker:
