@@ -634,16 +634,27 @@ def test_folders_keep_their_times_and_links_to_them_come_along(bed):
     assert bed.told()["links"] == left_out
     assert bed.allranks("data", "upload", "made", "--name", "d").returncode == 0
     assert bed.allranks("data", "download", "d", "-p", "got").returncode == 0
+    model = ("model", "create", "m", "--path", "made")
+    of_job = ("model", "create", "j", "--job", bed.name, "--path", "outputs")
+    assert bed.allranks(*model).returncode == 0
+    assert bed.allranks("model", "download", "m", "-p", "got").returncode == 0
+    assert bed.allranks(*of_job).returncode != 0  # a link of it leads out
+    (bed.outputs / "away").unlink()
+    (bed.outputs / "astray").unlink()
+    assert bed.allranks(*of_job).returncode == 0
+    assert bed.allranks("model", "download", "j", "-p", "got").returncode == 0
     state = 'cd "$ALLRANKS_STATE_DIR"; cp -a "$0/." .; sleep 1.5'
     done = bed.allranks("run", "--name", "s", "--state", "s", "--", "bash", "-c", state, str(made))
     assert done.returncode == 0, done.stderr
     assert bed.allranks("state", "download", "s", "-p", "got").returncode == 0
     data, states = bed.folder / "got/d", bed.folder / "got/s/shared"
-    for root in (bed.got, data, states):
+    models = [bed.folder / "got" / name for name in "mj"]
+    for root in (bed.got, data, states, *models):
         assert os.readlink(root / "latest") == "step_50"
         assert os.readlink(root / "best") == "latest"
         assert (root / "last.pt").is_symlink()
         assert (root / "last.pt").read_text() == "step_50"
+    for root in (bed.got, data, states):
         assert (root / "step_150/empty").is_dir()
     for root in (bed.got, states):
         times = {name: (root / name).stat().st_mtime_ns // 10**9 for name in steps}

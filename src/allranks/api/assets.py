@@ -204,11 +204,12 @@ class CreatedModel(ModelAnswer, Created):
 
 
 class SentFile(TypedDict):
-    """A file of a model that is uploaded."""
+    """A file of a model that is uploaded, or a link with its ``target``."""
 
     path: str
     size: int
     sha256: str
+    target: NotRequired[str]
 
 
 class ModelFile(SentFile):

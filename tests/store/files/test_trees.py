@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from allranks.errors import NotFound, UsageError
-from allranks.store.files.trees import TEMPORARY_PREFIX, Trees, matches, model_files
+from allranks.store.files.trees import TEMPORARY_PREFIX, Trees, leads_to, matches, model_files
 
 
 @pytest.fixture
@@ -120,10 +120,36 @@ def test_onnx_takes_what_lies_beside_it(source):
     assert model_files(source / "m.onnx", source).keys() == {"m.onnx", "m.onnx.data"}
 
 
-def test_links_are_taken_for_the_files_they_lead_to(source):
+def test_links_that_stay_inside_are_kept_and_others_are_files(trees, source, tmp_path):
     (source / "best.pb").symlink_to("saved_model.pb")
-    assert model_files(source, source)["best.pb"] == source / "saved_model.pb"
-    assert [*model_files(source / "best.pb", source)] == ["best.pb"]
+    (source / "latest").symlink_to(source / "variables")
+    (source / "last").symlink_to(os.fsdecode(b"latest/\xff.data"))
+    (tmp_path / "beside").write_text("weights")
+    (source / "out").symlink_to("../beside")
+    files = model_files(source, tmp_path)
+    assert (files["best.pb"], files["latest"]) == ("saved_model.pb", "variables")
+    assert files["out"] == tmp_path / "beside"
+    assert [*model_files(source / "best.pb", source).values()] == [source / "saved_model.pb"]
+    tree, before = kept(trees, files), model_files(source / "variables", source)
+    assert os.readlink(trees.files(tree) / "latest") == "variables"
+    assert not (trees.files(tree) / "out").is_symlink()
+    entries = {entry.path: entry for entry in trees.manifest(tree)}
+    assert leads_to("best.pb", entries) == "saved_model.pb"
+    assert leads_to("last", entries) == os.fsdecode(b"variables/\xff.data")
+    assert leads_to("latest", entries) == ""
+    # It is repaired, and a tree of files alone is named as 0.1.0 names it.
+    (trees.files(tree) / "latest").unlink()
+    with trees.copy(files) as copy:
+        trees.repair(copy)
+    assert os.readlink(trees.files(tree) / "latest") == "variables"
+    manifest = (trees.folder / kept(trees, before) / "manifest.json").read_text()
+    assert all(entry.keys() == {"path", "size", "sha256"} for entry in json.loads(manifest))
+
+
+@pytest.mark.parametrize("text", ["../x", "/etc/passwd", "a/../../x", "..", ""])
+def test_a_link_that_somebody_sends_is_checked_as_it_is_written(trees, text):
+    with pytest.raises(UsageError, match="leads outside"), trees.copy({"link": text}):
+        pass
 
 
 def test_a_name_that_cannot_be_sent_is_told_so_that_it_can(source):
@@ -138,7 +164,7 @@ def test_a_name_that_cannot_be_sent_is_told_so_that_it_can(source):
     [
         (lambda path, source: path.symlink_to("/etc/hosts"), "a link that leads outside"),
         (lambda path, source: path.symlink_to("nowhere"), "is not a link to a file"),
-        (lambda path, source: path.symlink_to("variables"), "is not a link to a file"),
+        (lambda path, source: path.symlink_to(source.parent), "is not a link to a file"),
         (lambda path, source: os.mkfifo(path), "is not a regular file"),
     ],
 )

@@ -35,7 +35,7 @@ def register(
     SpecError for missing files, UsageError for what is not a plain file, Conflict.
     """
     path = None if model.get("job") else local(model.get("path"), base)
-    files: dict[str, Path] = {}
+    files: dict[str, trees.Source] = {}
     data = dict(model)
     if path is not None:
         if not path.exists():
@@ -53,7 +53,9 @@ def register(
             _send(client, data["files"], files, report)
 
 
-def _entry(name: str, file: Path) -> SentFile:
+def _entry(name: str, file: trees.Source) -> SentFile:
+    if isinstance(file, str):
+        return {"path": name, "size": 0, "sha256": "", "target": file}
     with file.open("rb") as opened:
         sha256 = hashlib.file_digest(opened, "sha256").hexdigest()
         return {"path": name, "size": opened.tell(), "sha256": sha256}
@@ -62,10 +64,11 @@ def _entry(name: str, file: Path) -> SentFile:
 def _send(
     client: Client,
     entries: Sequence[Mapping[str, Any]],
-    files: Mapping[str, Path],
+    files: Mapping[str, trees.Source],
     report: OnProgress,
 ) -> None:
-    by_hash = {each["sha256"]: files[each["path"]] for each in entries}
+    of_entries = ((each["sha256"], files[each["path"]]) for each in entries)
+    by_hash = {sha256: file for sha256, file in of_entries if isinstance(file, Path)}
     missing = client.ask(routes.missing_blobs, body=[*by_hash])
     sizes = {each["sha256"]: each["size"] for each in entries}
     total, done = sum(sizes[digest] for digest in missing), 0

@@ -209,6 +209,10 @@ def download_model(
         hashed = [{**_FILES_OF[0], "sha256": str}]
         exact = f"{name}:{version}"
         listing = shaped(client.ask(routes.model_manifest, exact), hashed)
+        answer = client.ask(routes.model_manifest, exact, links=True)
+    # Of a server of 0.1 those are the files again.
+    texts = link_targets([each for each in answer if "target" in each])
+    listing = [file for file in listing if file["path"] not in texts]
     place = Place(routes.model_file, routes.model_bundle, routes.model_checksum, exact)
     entries = list(_entries(listing, {file["path"]: f"{name}/{file['path']}" for file in listing}))
     fetched = _served(connect, place, folder, entries, progress)
@@ -216,7 +220,8 @@ def download_model(
         hint = "register it again from an intact copy"
         message = f"a file of {name}:{version} is missing on the server"
         raise ServerError(message, where=fetched.gone[0], hint=hint)
-    return fetched
+    links = {f"{name}/{path}": text for path, text in texts.items()}
+    return fetched._replace(links=_place_all(folder, links, {}))
 
 
 def download_data(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -65,7 +64,7 @@ def _job(of: Made | None, records: Records) -> JobRow | None:
     return row if mlflow_run.run_id(row.name, row.created_at) == of.ours else None
 
 
-def _files(theirs: Mapping[str, Any], models: Models, runs: Runs) -> dict[str, Path]:
+def _files(theirs: Mapping[str, Any], models: Models, runs: Runs) -> dict[str, trees.Source]:
     """The version's files, by their path in the model, where MLflow's server keeps them."""
     asked = {key: str(theirs[key]) for key in ("name", "version")}
     uri = str(runs.get("/model-versions/get-download-uri", **asked)["artifact_uri"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -76,7 +75,7 @@ class Models(NamedTuple):
                 return assets.create(model.name, model.version, spec, lambda: kept.keep(copy))
 
     def take(
-        self, model: NamedModel, number: str, sources: Mapping[str, Path], row: JobRow
+        self, model: NamedModel, number: str, sources: Mapping[str, trees.Source], row: JobRow
     ) -> AssetRow:
         """Create a version that another registry numbered, from files of a job that may be live:
         with that number if it is free, else the next. The same files of the same job are one
@@ -94,7 +93,7 @@ class Models(NamedTuple):
                 version = number if is_free else None
                 return assets.create(model.name, version, spec, lambda: kept.keep(copy))
 
-    def _left(self, of: OutputOf) -> tuple[dict[str, Path], dict[str, Any]]:
+    def _left(self, of: OutputOf) -> tuple[dict[str, trees.Source], dict[str, Any]]:
         """The files of a job, and the lineage of the model."""
         row, of = job_files.written_by(self.find(of.job), of, self.find)
         assert row is not None  # find raises NotFound
@@ -116,11 +115,12 @@ class Models(NamedTuple):
         where = {"job": row.name, "path": address_of(of if left.output else of._replace(output=""))}
         return trees.model_files(left.path, left.root), {**where, "lineage": lineage(row)}
 
-    def _sent(self, sent: Sequence[Entry]) -> dict[str, Path]:
-        missing = [each.sha256 for each in sent if not self.blobs.has(each.sha256)]
+    def _sent(self, sent: Sequence[Entry]) -> dict[str, trees.Source]:
+        hashes = [each.sha256 for each in sent if not each.target]
+        missing = [sha256 for sha256 in hashes if not self.blobs.has(sha256)]
         if missing:
             raise MissingCode("the files have not been uploaded yet", hint="upload them first")
-        return {each.path: self.blobs.path(each.sha256).resolve() for each in sent}
+        return {each.path: each.target or self.blobs.path(each.sha256).resolve() for each in sent}
 
     def _verify(self, sent: Sequence[Entry], stored: Sequence[Entry]) -> None:
         """Raise MissingCode for blobs that were damaged after their upload."""

@@ -1,7 +1,8 @@
 """Trees: immutable folders of files (registered models), named by the hash of their manifest.
 
-``FOLDER/DIGEST/manifest.json`` lists path, size and SHA-256 of each file; ``FOLDER/DIGEST/files``
-has the files, read-only. A new tree is built in a temporary folder and renamed when complete.
+``FOLDER/DIGEST/manifest.json`` lists path, size and SHA-256 of each file, and links that stay
+inside; ``FOLDER/DIGEST/files`` has the files, read-only. A new tree is built in a temporary folder
+and renamed when complete.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ import contextlib
 import hashlib
 import json
 import os
+import posixpath
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from allranks import folder_trees
 from allranks.core.data.model_flavor import belongs_to
+from allranks.core.data.state_manifest import stays_inside
 from allranks.errors import Conflict, NotFound, UsageError
 
 TEMPORARY_PREFIX = ".coming-"
@@ -25,15 +29,26 @@ TEMPORARY_PREFIX = ".coming-"
 GOING = ".going-"
 FILES = "files"
 _MANIFEST = "manifest.json"
+# The most links that lead to one another; as the kernel's.
+_MOST_LINKS = 40
 _PLAINFILES_HINT = "a model consists of regular files: use another path, or replace links by copies"
 
 
+# What becomes a file of a tree, or the text of a link in it.
+Source = Path | str
+
+
 class Entry(NamedTuple):
-    """A file of a tree; ``path`` is model_files the tree."""
+    """A file of a tree, or a link with its ``target``; ``path`` is that in the tree."""
 
     path: str
     size: int
     sha256: str
+    target: str = ""
+
+    def dump(self) -> dict[str, Any]:
+        """A file as 0.1.0 dumps it, so that the same files are the same tree."""
+        return {key: value for key, value in self._asdict().items() if key != "target" or value}
 
 
 class NewTree(NamedTuple):
@@ -75,18 +90,19 @@ class Trees:
         return tuple(Entry(**entry) for entry in json.loads(text))
 
     @contextlib.contextmanager
-    def copy(self, sources: Mapping[str, Path]) -> Iterator[NewTree]:
-        """Copy files, given by their path in the tree, to a new tree, which is deleted at the end
-        of the block unless kept. Follows no links. Raises Conflict for a file that changes
-        meanwhile, and OSError."""
+    def copy(self, sources: Mapping[str, Source]) -> Iterator[NewTree]:
+        """Copy files and make links, given by their path in the tree, in a new tree, which is
+        deleted at the end of the block unless kept. Follows no links. Raises Conflict for a file
+        that changes meanwhile, UsageError for a link that leads outside, and OSError."""
         self.folder.mkdir(exist_ok=True, mode=0o700)
         folder = self.folder / f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
         folder.mkdir()
         try:
-            entries = tuple(
-                _copy_file(sources[path], folder / FILES / path, path) for path in sorted(sources)
-            )
-            text = json.dumps([entry._asdict() for entry in entries]).encode()
+            # Links last: nothing is written through one.
+            order = sorted(sources, key=lambda path: (isinstance(sources[path], str), path))
+            made = [_make(sources[path], folder / FILES / path, path) for path in order]
+            entries = tuple(sorted(made))
+            text = json.dumps([entry.dump() for entry in entries]).encode()
             (folder / _MANIFEST).write_bytes(text)
             yield NewTree(folder, _digest(text), entries)
         finally:
@@ -110,7 +126,7 @@ class Trees:
             for path in damaged:
                 for folder in reversed(Path(path).parents[:-1]):
                     (tree / folder).mkdir(exist_ok=True)
-                os.link(new_tree.folder / path, spare)
+                os.link(new_tree.folder / path, spare, follow_symlinks=False)
                 os.replace(spare, tree / path)
         spare.unlink(missing_ok=True)
 
@@ -123,6 +139,8 @@ class Trees:
 
 def matches(path: Path, entry: Entry) -> bool:
     """Whether a file has the size and hash of its entry."""
+    if entry.target:
+        return path.is_symlink() and os.readlink(path) == entry.target
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -131,12 +149,24 @@ def matches(path: Path, entry: Entry) -> bool:
         return False
 
 
-def model_files(path: Path, root: Path) -> dict[str, Path]:
-    """The files of the model at ``path``, by their path in the model: a file with those that belong
-    to it, or all files of a folder. Links are resolved.
+def leads_to(path: str, entries: Mapping[str, Entry]) -> str:
+    """The file of a tree that a link there leads to by its text; '' for a folder, or nothing."""
+    for _ in range(_MOST_LINKS):
+        above = [*accumulate(path.split("/"), "{}/{}".format)]
+        link = next((each for each in above if each in entries and entries[each].target), "")
+        if not link:
+            return path if path in entries else ""
+        there = posixpath.join(posixpath.dirname(link), entries[link].target)
+        path = posixpath.normpath(there + path.removeprefix(link))
+    return ""
 
-    Raises UsageError for other kinds of files, links to folders or outside ``root``, and a folder
-    without files; OSError.
+
+def model_files(path: Path, root: Path) -> dict[str, Source]:
+    """The files of the model at ``path``, by their path in the model: a file with those that belong
+    to it, or all files of a folder. Links that stay in the folder are kept, others resolved.
+
+    Raises UsageError for other kinds of files, links to other folders or outside ``root``, and a
+    folder without files; OSError.
     """
     root = root.resolve()
     if not path.is_dir():
@@ -150,9 +180,21 @@ def model_files(path: Path, root: Path) -> dict[str, Path]:
     return files
 
 
-def _walk(folder: Path, root: Path) -> Iterator[tuple[str, Path]]:
+def _walk(folder: Path, root: Path) -> Iterator[tuple[str, Source]]:
     for path in sorted(folder_trees.files(folder)):
-        yield os.path.relpath(path, folder), _plain(Path(path), root)
+        name = os.path.relpath(path, folder)
+        yield name, _kept_link(Path(path), name, folder) or _plain(Path(path), root)
+
+
+def _kept_link(path: Path, name: str, folder: Path) -> str:
+    """The text of a link that leads to something in the folder, whatever lies where; else ''."""
+    if not path.is_symlink():
+        return ""
+    target = os.readlink(path)
+    if target.startswith(f"{folder}/"):
+        target = os.path.relpath(target, path.parent)
+    leads = stays_inside(f"{FILES}/{name}", target) and path.exists()
+    return target if leads and _within(path, folder.resolve()) else ""
 
 
 def _plain(path: Path, root: Path) -> Path:
@@ -170,8 +212,17 @@ def _within(path: Path, root: Path) -> bool:
     return path.resolve().is_relative_to(root)
 
 
-def _copy_file(source: Path, destination: Path, name: str) -> Entry:
+def _make(source: Source, destination: Path, name: str) -> Entry:
     destination.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(source, Path):
+        return _copy_file(source, destination, name)
+    if not stays_inside(f"{FILES}/{name}", source):
+        raise unsupported(Path(name), "is a link that leads outside")
+    destination.symlink_to(source)
+    return Entry(name, 0, "", source)
+
+
+def _copy_file(source: Path, destination: Path, name: str) -> Entry:
     # A job may meanwhile have put a link, also to a folder, in its place.
     with folder_trees.open_file(source, below="/") as file:
         before = os.fstat(file.fileno())

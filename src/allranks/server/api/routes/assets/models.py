@@ -10,6 +10,7 @@ from typing import Annotated, Any, cast
 from starlette.responses import Response
 
 from allranks.api.assets import CreatedModel, ModelAnswer, ModelFile
+from allranks.api.jobs import LinkAnswer
 from allranks.errors import Conflict, UsageError
 from allranks.server.assets.labels import Labels, labels_of
 from allranks.server.assets.versions import listed, one_version, refuse_reserved, shown
@@ -18,7 +19,7 @@ from allranks.server.http.content import Content
 from allranks.spec.fields.azureml_references import asset_of
 from allranks.spec.model import parse
 from allranks.store.assets import AssetRow
-from allranks.store.files.trees import Entry
+from allranks.store.files.trees import Entry, leads_to
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -64,14 +65,22 @@ def label(reference: str, data: JsonBody, services: ServicesDep) -> ModelAnswer:
 
 
 def manifest(
-    reference: str, services: ServicesDep
-) -> Annotated[Response, Content(list[ModelFile])]:
-    """Every registered file; ``mtime_ns`` is that of the stored file, 0 if it is missing."""
+    reference: str, services: ServicesDep, links: bool = False
+) -> Annotated[Response, Content(list[ModelFile] | list[LinkAnswer])]:
+    """Every registered file, also for links to files; ``mtime_ns`` is that of the stored file, 0 if
+    it is missing. Or all ``links``."""
     versions = services.models.versions
     row = _row(reference, services)
     folder = versions.files(row)
     files: list[ModelFile] = []
-    for entry in versions.manifest(row):
+    entries = {entry.path: entry for entry in versions.manifest(row)}
+    if links:
+        texts = [{"path": e.path, "target": e.target} for e in entries.values() if e.target]
+        return Response(json.dumps(texts), media_type="application/json")
+    for path in entries:
+        if not (file := leads_to(path, entries)):
+            continue
+        entry = entries[file]._replace(path=path)
         try:
             mtime_ns = (folder / entry.path).stat().st_mtime_ns
         except OSError:
@@ -130,12 +139,13 @@ def _entries(files: Any) -> list[Entry]:
 
 
 def _is_entry(each: Any) -> bool:
-    if not isinstance(each, dict) or each.keys() != {*Entry._fields}:
+    if not isinstance(each, dict) or each.keys() - {"target"} != {"path", "size", "sha256"}:
         return False
-    path, size, sha256 = (each[key] for key in Entry._fields)
+    path, size, sha256, target = (each.get(key, "") for key in Entry._fields)
     plain = isinstance(path, str) and "\0" not in path and isinstance(size, int)
     inside = plain and not any(step in ("", ".", "..") for step in path.split("/"))
-    return inside and _DIGEST.fullmatch(str(sha256)) is not None
+    is_link = isinstance(target, str) and target and (size, sha256) == (0, "")
+    return inside and bool(is_link or (not target and _DIGEST.fullmatch(str(sha256))))
 
 
 def _shown(row: AssetRow) -> ModelAnswer:
