@@ -226,6 +226,61 @@ def test_a_program_of_azure(shared: Allranks, files: Path):
     assert lines[3:] == ["43", "ready for requests", '["1", "weights"]']
 
 
+LOCAL = """
+from azure.ai.ml import MLClient
+from azure.ai.ml.entities import (
+    CodeConfiguration, ManagedOnlineDeployment, ManagedOnlineEndpoint, Model
+)
+client = MLClient.from_config()
+endpoint = ManagedOnlineEndpoint(name="at-hand", auth_mode="key")
+client.online_endpoints.begin_create_or_update(endpoint, local=True)
+def deploy(name):
+    client.online_deployments.begin_create_or_update(
+        ManagedOnlineDeployment(
+            name=name, endpoint_name="at-hand", model=Model(path="my model.txt"),
+            environment_variables={"V": "1"}, instance_type="Standard_DS3_v2",
+            code_configuration=CodeConfiguration(code="src", scoring_script="score.py"),
+        ),
+        local=True, local_enable_gpu=False,
+    )
+def invoke(**words):
+    words = {"endpoint_name": "at-hand", "request_file": "r.json", "local": True, **words}
+    return client.online_endpoints.invoke(**words)
+deploy("regular_deployment")
+print(invoke())
+deploy("other")
+try:
+    invoke()
+except Exception as error:
+    print(error)
+print(invoke(deployment_name="regular_deployment", local=False))
+print(bool(client.online_deployments.get_logs("regular_deployment", "at-hand", 50, local=True)))
+client.online_deployments.delete(name="other", endpoint_name="at-hand", local=True)
+client.begin_create_or_update(endpoint, local=True)
+"""
+
+
+def test_local_endpoints_of_azure_need_no_traffic(shared: Allranks, files: Path):
+    (files / "r.json").write_text("{}")
+    (files / "submit.py").write_text(LOCAL)
+    done = shared("python", "submit.py", timeout=120)
+    scored = '["1", "weights"]'
+    several = "at-hand has several deployments, none with traffic"
+    assert done.stdout.splitlines() == [scored, several, scored, "True"], done.stdout + done.stderr
+    of = ("-n", "regular_deployment", "--endpoint-name", "at-hand", "--local")
+    line = ("az", "ml", "online-endpoint", "invoke", "-n", "at-hand", "--local")
+    done = shared(*line, "--request-file", "r.json")
+    assert json.loads(json.loads(done.stdout)) == ["1", "weights"], done.stdout + done.stderr
+    online = ("az", "ml", "online-deployment")
+    assert shared(*online, "update", *of, "--set", "tags.a=b").returncode == 0
+    assert shared(*online, "get-logs", *of, "--lines", "5").stdout
+    update = ("az", "ml", "online-endpoint", "update", "-n", "at-hand", "--set", "tags.a=b")
+    assert shared(*update, "--local").returncode == 0
+    assert shared(*online, "delete", *of, "-y").returncode == 0
+    removed = shared("az", "ml", "online-endpoint", "delete", "-n", "at-hand", "--local", "-y")
+    assert removed.returncode == 0, removed.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

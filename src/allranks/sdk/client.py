@@ -274,8 +274,9 @@ class Client:
     def begin_create_or_update(self, thing: BatchEndpoint) -> Poller[BatchEndpointRecord]: ...
     @overload
     def begin_create_or_update(self, thing: BatchKeys) -> Poller[DeploymentRecord]: ...
-    def begin_create_or_update(self, thing: Any) -> Poller[Any]:
-        """Create or change a compute, an endpoint, a deployment or a schedule."""
+    def begin_create_or_update(self, thing: Any, **_: object) -> Poller[Any]:
+        """Create or change a compute, an endpoint, a deployment or a schedule. Azure's further
+        keywords, as ``local``, change nothing."""
         if isinstance(thing, Compute):
             return self.compute.begin_create_or_update(thing)
         if isinstance(thing, Endpoint):

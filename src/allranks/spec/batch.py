@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field
 from allranks.errors import Problem, SpecError, UsageError
 from allranks.spec.endpoint import (
     CodeConfiguration,
+    DeploymentName,
     EndpointName,
     InlineModel,
     model_of,
@@ -58,7 +59,7 @@ _Snake = BeforeValidator(snake)
 class BatchDefaults(Part):
     """What an invocation gets that names no deployment."""
 
-    deployment_name: EndpointName | None = None
+    deployment_name: DeploymentName | None = None
 
 
 class BatchEndpoint(Part):
@@ -100,7 +101,7 @@ class BatchKeys(Part):
     """What all batch deployments have."""
 
     schema_: Text | None = Field(default=None, alias="$schema")
-    name: EndpointName
+    name: DeploymentName
     endpoint_name: EndpointName
     type: Text | None = None
     description: Text | None = None

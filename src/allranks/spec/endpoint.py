@@ -35,8 +35,14 @@ _ENDPOINT = matching(
     "it is a part of the scoring address",
 )
 EndpointName = Annotated[Text, AfterValidator(_ENDPOINT)]
+_DEPLOYMENT = matching(
+    r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}",
+    "must have 1 to 63 letters, digits, `-` or `_`, and start with a letter or digit",
+    "it is a part of the names of its replicas",
+)
+DeploymentName = Annotated[Text, AfterValidator(_DEPLOYMENT)]
 Percent = Annotated[Integer, Field(ge=0, le=100)]
-Traffic = dict[EndpointName, Percent]
+Traffic = dict[DeploymentName, Percent]
 # Beyond the limit, which nobody means, a number does not fit into what computes with it.
 Amount = Annotated[Integer, Field(ge=1, le=10**12)]
 
@@ -156,7 +162,7 @@ class Deployment(Part):
     are modules that replicas find imported."""
 
     schema_: Text | None = Field(default=None, alias="$schema")
-    name: EndpointName
+    name: DeploymentName
     endpoint_name: EndpointName
     type: Text | None = None
     description: Text | None = None

@@ -84,6 +84,7 @@ _E_NAME = _o("-n --name", "--name")
 _OF = _o("-e --endpoint-name", "-e")
 _LOCAL = _o("--local", None, Takes.NOTHING)
 _YES = _o("-y --yes", "--yes", Takes.NOTHING)
+_INVOKED_LOCALLY = _o("--local", "--local", Takes.NOTHING)
 _INVOKED = _o("-d --deployment-name --deployment", "-d")
 _BATCH = ("--type", "batch")
 _OF_INVOCATIONS = (
@@ -169,10 +170,13 @@ VERBS: Mapping[str, Verb] = {
     "online-endpoint show": Verb("endpoint show", (_NAME, _LOCAL)),
     "online-endpoint update": Verb(
         "endpoint update",
-        (_NAME, _SET, _o("--traffic", "--traffic"), _o("--mirror-traffic", "--mirror-traffic")),
+        (
+            *(_NAME, _SET, _LOCAL, _o("--traffic", "--traffic")),
+            _o("--mirror-traffic", "--mirror-traffic"),
+        ),
     ),
     "online-endpoint invoke": Verb(
-        "endpoint invoke", (_NAME, _o("-r --request-file", "-r"), _INVOKED, _LOCAL)
+        "endpoint invoke", (_NAME, _o("-r --request-file", "-r"), _INVOKED, _INVOKED_LOCALLY)
     ),
     "online-endpoint get-credentials": Verb("endpoint get-credentials", (_NAME,)),
     "online-endpoint regenerate-keys": Verb(
@@ -185,9 +189,16 @@ VERBS: Mapping[str, Verb] = {
             *(_FILE, _E_NAME, _OF, _SET, _LOCAL),
             _o("--all-traffic", "--all-traffic", Takes.NOTHING),
             _o("--skip-script-validation --package-model", None, Takes.NOTHING),
+            _o("--local-enable-gpu", None, Takes.NOTHING),
         ),
     ),
-    "online-deployment update": Verb("deployment update", (_FILE, _E_NAME, _OF, _SET, _LOCAL)),
+    "online-deployment update": Verb(
+        "deployment update",
+        (
+            *(_FILE, _E_NAME, _OF, _SET, _LOCAL),
+            _o("--skip-script-validation --local-enable-gpu", None, Takes.NOTHING),
+        ),
+    ),
     "online-deployment list": Verb("deployment list", (_OF, _LOCAL)),
     "online-deployment show": Verb("deployment show", (_NAME, _OF, _LOCAL)),
     "online-deployment get-logs": Verb(

@@ -353,6 +353,7 @@ def invoke_options(parser: argparse.ArgumentParser) -> None:
         "--data", metavar="TEXT", help="the body itself; @FILE is the content of a file, as in curl"
     )
     add("-d", "--deployment", "--deployment-name", metavar="NAME", help="not by the traffic")
+    add("--local", action="store_true", help="the only deployment, if none has traffic")
     add("--content-type", default="application/json", metavar="TYPE", help="that of the body")
     _batch_options(parser)
 
@@ -402,7 +403,7 @@ def invoke(options: argparse.Namespace) -> int:
         body = sys.stdin.buffer.read()
     else:
         body = _content(Path(file))
-    answer = send(options.name, body, options.deployment, options.content_type)
+    answer = send(options.name, body, options.deployment, options.content_type, options.local)
     text = "\n".join(show.safe_lines(answer)) if sys.stdout.isatty() else answer
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
     return 0

@@ -46,9 +46,13 @@ def invoke(
     body: bytes,
     deployment: str | None = None,
     content_type: str = "application/json",
+    local: bool = False,
 ) -> str:
-    """Send a request to an endpoint; returns the body of the answer. Raises RequestFailed."""
+    """Send a request to an endpoint; returns the body of the answer. ``local``: to its deployment
+    where none has traffic, as Azure's local endpoints do. Raises RequestFailed."""
     made = find_server.ask(routes.show_endpoint, endpoint)
+    if local and deployment is None and not any(made["traffic"].values()):
+        deployment = _only_deployment(made)
     is_other = bool(find_server.of_another_home())
     is_far = is_other and made["public_uri"] is not None
     if is_other and not is_far and not _is_on_this_machine():
@@ -88,6 +92,14 @@ def invoke(
         by = answer.getheader("azureml-model-deployment") or "NAME"
         raise _refused(endpoint, by, answer.status, text)
     return text
+
+
+def _only_deployment(made: EndpointAnswer) -> str | None:
+    names = [item["name"] for item in made["deployments"]]
+    if len(names) > 1:
+        hint = f"--deployment-name NAME (deployment_name=…): {', '.join(names)}"
+        raise UsageError(f"{made['name']} has several deployments, none with traffic", hint=hint)
+    return names[0] if names else None
 
 
 def _is_on_this_machine() -> bool:
@@ -221,15 +233,19 @@ class OnlineEndpoints:
         deployment_name: str | None = None,
         input_data: str | bytes | None = None,
         local: bool = False,
+        **_: object,
     ) -> str:
-        """The body of the answer to a request, which is the content of a file or ``input_data``."""
+        """The body of the answer to a request, which is the content of a file or ``input_data``.
+        ``local``: to the only deployment, if none has traffic."""
         if request_file is not None:
             body = Path(request_file).read_bytes()
         elif input_data is not None:
             body = input_data.encode() if isinstance(input_data, str) else input_data
         else:
             raise UsageError("what is the request?", hint="give request_file or input_data")
-        return invoke(endpoint_name, body, deployment_name)
+        return invoke(endpoint_name, body, deployment_name, local=local)
+
+    delete = begin_delete
 
 
 class OnlineDeployments:
@@ -241,9 +257,15 @@ class OnlineDeployments:
         *,
         local: bool = False,
         skip_script_validation: bool = False,
+        vscode_debug: bool = False,
+        local_enable_gpu: bool = False,
+        **_: object,
     ) -> Poller[DeploymentRecord]:
         """Create or update a deployment; returns when it is ready. Its paths start in the working
-        folder. ``local`` changes nothing."""
+        folder. ``local`` and what is for it changes nothing."""
+        if vscode_debug:
+            hint = "leave it out; to enter a replica: allranks job shell REPLICA"
+            raise UsageError("vscode_debug attaches no debugger here", hint=hint)
         # lazy: as in the commands
         from allranks.sdk.submit.deployment import on_compute_of_endpoint, prepare_deployment
 
@@ -273,6 +295,8 @@ class OnlineDeployments:
     def begin_delete(self, name: str, endpoint_name: str, *, local: bool = False) -> Poller[None]:
         find_server.ask(routes.delete_deployment, endpoint_name, name)
         return Poller(None)
+
+    delete = begin_delete
 
     def get_logs(self, name: str, endpoint_name: str, lines: int = 50, **_: object) -> str:
         """The last lines that its replicas have printed."""
