@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -59,6 +60,30 @@ def test_from_a_job_to_the_next_one(shared, code, job):
     for words in (["-i", "m=azureml:first:1"], ["-i", "m=azureml:first@latest:download"]):
         done = shared("run", *words, "--", "cat", "${{inputs.m}}")
         assert (done.stdout, done.returncode) == ("w\n", 0), done.stderr
+
+
+def test_a_job_that_writes_to_a_model_or_to_data_damages_no_other_in_silence(shared, code):
+    (code / "birds").mkdir()
+    (code / "birds" / "m.pt").write_text("w")
+    (code / "birds" / "names.txt").touch()
+    assert shared("model", "create", "hurt", "--path", "birds").returncode == 0
+    assert shared("data", "upload", "birds", "--name", "hurt-data").returncode == 0
+    uses = ["-i", "m=azureml:hurt:1", "-i", "d=azureml:hurt-data:1"]
+    script = 'for i in "$m" "$d"; do chmod -R u+w "$i"; echo v > "$i/m.pt"; done'
+    values = ["--env", "m=${{inputs.m}}", "--env", "d=${{inputs.d}}"]
+    done = shared("run", *uses, *values, "--", "bash", "-c", script)
+    assert done.returncode == 0, done.stderr
+    for use, sentence in ((uses[:2], "the model was changed"), (uses[2:], "this data was changed")):
+        done = shared("run", *use, "--", "true")
+        assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
+        assert re.search(r"'m.pt', on \d+-\d+-\d+ \d+:\d+:\d+ UTC", done.stderr)
+    done = shared("data", "download", "hurt-data", "-p", "got")
+    assert (done.returncode, (code / "got").exists()) == (2, False), done.stderr
+    assert "this data was changed after its upload: 'm.pt'" in done.stderr
+    assert shared("model", "create", "again", "--path", "birds").returncode == 0
+    assert shared("data", "upload", "birds").returncode == 0
+    done = shared("run", *uses, *values, "--", "bash", "-c", 'cat "$m/m.pt" "$d/m.pt"')
+    assert done.stdout == "ww\n", done.stderr
 
 
 def test_a_restart_uses_the_pinned_version_and_not_data_of_that_name(shared, code, job):

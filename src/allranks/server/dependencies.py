@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
 from starlette.requests import Request
@@ -122,6 +123,12 @@ class Services(NamedTuple):
         data = ({"force": True} if force else {}) | ({"why": why} if why else {})
         self.records.append(name, [row.event(Kind.CANCEL_ASKED, data=data)])
         self.loops.wake(name)
+
+    def require_unchanged(self, sources: Sequence[str | None]) -> None:
+        """Raise MissingData if data or models at these paths are not what was uploaded or
+        registered."""
+        self.uploads.require_unchanged(sources)
+        self.models.versions.require_unchanged(sources)
 
     def kept_codes(self) -> set[str]:
         """The digests of the code of components, batch deployments and schedules."""

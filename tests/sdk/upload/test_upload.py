@@ -25,6 +25,7 @@ from allranks.sdk.upload import digests, inputs, listing, send
 from allranks.sdk.upload.send import Uploaded, upload
 from allranks.store.files import same_data
 from allranks.store.files.blobs import Blobs
+from allranks.store.files.changes import Change
 from allranks.store.files.uploads import Uploads
 from tests.proxy import Cutting
 from tests.server.serving import Served, served
@@ -167,14 +168,14 @@ def test_jobs_of_a_list_look_at_their_data_once_and_hold_up_no_other(
     server: Served, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inputs = {"data": {"type": "uri_folder", "path": sent(server, data).path}}
-    look, looks = Uploads._is_unchanged, list[str]()
+    look, looks = Uploads._change, list[str]()
 
-    def looking(uploads: Uploads, digest: str, manifest: Manifest) -> bool:
+    def looking(uploads: Uploads, digest: str, manifest: Manifest) -> Change | None:
         looks.append(digest)
         server.submit(f"other-{len(looks)}")
         return look(uploads, digest, manifest)
 
-    monkeypatch.setattr(Uploads, "_is_unchanged", looking)
+    monkeypatch.setattr(Uploads, "_change", looking)
     specs = ({"name": f"j{number}", "command": "true", "inputs": inputs} for number in range(3))
     jobs = [{"spec": spec, "in_place": "/"} for spec in specs]
     answer = server.people.post("/api/v1/jobs/list", json=jobs)
@@ -206,7 +207,7 @@ def test_an_upload_whose_times_are_none_is_noticed(server: Served, data: Path) -
     assert content(place(server, sent(server, data))) == content(data)
 
 
-def test_an_upload_whose_times_alone_differ_is_unchanged(server: Served, data: Path) -> None:
+def test_an_upload_whose_times_alone_differ_change(server: Served, data: Path) -> None:
     made = sent(server, data)
     os.utime(place(server, made) / "large", ns=(1, 1))
     assert sent(server, data) == made._replace(sent=0)

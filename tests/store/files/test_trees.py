@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from allranks.errors import NotFound, UsageError
+from allranks.errors import MissingData, NotFound, UsageError
 from allranks.store.files.trees import TEMPORARY_PREFIX, Trees, leads_to, matches, model_files
 
 
@@ -93,7 +93,8 @@ def test_a_tree_that_is_taken_away_while_it_is_mended_comes_back_whole(
         trees.keep(copy)
     files = trees.files(digest)
     assert all(matches(files / each.path, each) for each in trees.manifest(digest))
-    assert sorted(each.name for each in files.parent.iterdir()) == ["files", "manifest.json"]
+    stored = ["files", "manifest.json", "times.json"]
+    assert sorted(each.name for each in files.parent.iterdir()) == stored
 
 
 def test_what_is_not_kept_leaves_nothing(trees, source):
@@ -191,3 +192,54 @@ def test_folders_that_lead_elsewhere_or_hold_nothing_are_refused(source, tmp_pat
     (tmp_path / "empty" / "sub").mkdir(parents=True)
     with pytest.raises(UsageError, match="without files"):
         model_files(tmp_path / "empty", tmp_path)
+
+
+@pytest.mark.parametrize("change", ["content", "new", "gone", "link", "kind", "folder"])
+def test_a_tree_that_a_job_has_changed_is_noticed_and_repaired(trees, source, change):
+    sources = model_files(source, source)
+    digest = kept(trees, sources)
+    trees.require_unchanged(digest)
+    files = trees.files(digest)
+    file, folder = files / "saved_model.pb", files / "variables"
+    for each in (files, folder):
+        assert each.stat().st_mode & 0o222 == 0
+        each.chmod(0o755)
+    if change == "content":
+        file.chmod(0o644)
+        file.write_bytes(b"grapH" * 1000)
+    elif change == "new":
+        (folder / "more").mkdir()
+    elif change == "gone":
+        file.unlink()
+    elif change == "link":
+        file.unlink()
+        file.symlink_to(source / "saved_model.pb")
+    elif change == "kind":
+        file.unlink()
+        file.mkdir()
+    else:
+        shutil.move(folder, source.parent / "elsewhere")
+        folder.symlink_to(source.parent / "elsewhere")
+    with pytest.raises(MissingData, match=r"changed after it was registered: '.*', on \d.* UTC"):
+        trees.require_unchanged(digest)
+    with trees.copy(sources) as copy:
+        trees.repair(copy)
+    trees.require_unchanged(digest)
+    assert not folder.is_symlink()
+    assert files.stat().st_mode & 0o222 == 0
+
+
+def test_times_are_no_change_and_those_of_old_trees_are_noted(trees, source):
+    digest = kept(trees, model_files(source, source))
+    times = trees.files(digest).parent / "times.json"
+    times.unlink()
+    os.utime(trees.files(digest) / "saved_model.pb", ns=(1, 1))
+    trees.require_unchanged(digest)
+    assert json.loads(times.read_text())["saved_model.pb"] == 1
+
+
+def test_pythons_caches_are_no_change(trees, source):
+    digest = kept(trees, model_files(source, source))
+    (trees.files(digest) / "__pycache__").mkdir()
+    (trees.files(digest) / "__pycache__" / "code.cpython-312.pyc").touch()
+    trees.require_unchanged(digest)

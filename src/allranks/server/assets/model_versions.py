@@ -63,6 +63,12 @@ class ModelVersions(NamedTuple):
             if not Path(source or "").exists():
                 raise NotFound("the model was deleted", where=source, hint="use another one")
 
+    def require_unchanged(self, sources: Iterable[str | None]) -> None:
+        """Raise MissingData if one of these is the path of a model whose files were changed."""
+        paths = {Path(source or "") for source in filter(self.has, sources)}
+        for digest in {path.relative_to(self.trees.folder).parts[0] for path in paths}:
+            self.trees.require_unchanged(digest)
+
     def in_use(self) -> set[str]:
         """The digests of trees that belong to a version."""
         return {row.spec["digest"] for row in self.assets.versions()}

@@ -243,7 +243,7 @@ def submit(
         # Checked before anything is copied.
         require_code(submission, services)
         services.records.check_name_is_free(made.task.job)
-    services.uploads.require_unchanged(_sources(made))
+    services.require_unchanged(_sources(made))
     with Continuation(services, made.task, after) as continuation, services.admission_lock:
         _require_what_it_needs(submission, made, spec, services)
         if not services.records.ever_existed(made.task.job):
@@ -282,7 +282,7 @@ def submit_all(submissions: Sequence[Submission], services: Services, by: str) -
                     problems.append(problem._replace(where=where))
     if problems:
         raise SpecError(problems)
-    services.uploads.require_unchanged([_sources(made) for _, made in planned])
+    services.require_unchanged([source for _, made in planned for source in _sources(made)])
     with services.admission_lock:
         for submission, (spec, made) in zip(submissions, planned, strict=True):
             _require_what_it_needs(submission, made, spec, services)

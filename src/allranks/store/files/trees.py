@@ -14,7 +14,7 @@ import os
 import posixpath
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -22,13 +22,20 @@ from typing import Any, BinaryIO, NamedTuple
 from allranks import folder_trees
 from allranks.core.data.model_flavor import belongs_to
 from allranks.core.data.state_manifest import stays_inside
-from allranks.errors import Conflict, NotFound, UsageError
+from allranks.errors import Conflict, MissingData, NotFound, UsageError
+from allranks.store.files.changes import (
+    Stored,
+    entries_below,
+    first_change,
+    folders_of,
+    same_kind,
+)
 
 TEMPORARY_PREFIX = ".coming-"
 # The prefix of folders that are being deleted, renamed beside their old path.
 GOING = ".going-"
 FILES = "files"
-_MANIFEST = "manifest.json"
+_MANIFEST, _TIMES = "manifest.json", "times.json"
 # The most links that lead to one another; as the kernel's.
 _MOST_LINKS = 40
 _PLAINFILES_HINT = "a model consists of regular files: use another path, or replace links by copies"
@@ -89,6 +96,22 @@ class Trees:
             raise NotFound(f"the manifest of the model {what}", where=str(path), hint=hint)
         return tuple(Entry(**entry) for entry in json.loads(text))
 
+    def require_unchanged(self, digest: str) -> None:
+        """Raise MissingData if a tree's files are not what was registered, NotFound as
+        ``manifest``."""
+        folder, entries = self.folder / digest, self.manifest(digest)
+        times = dict[str, int]()
+        with contextlib.suppress(OSError, ValueError, TypeError):  # trees of 0.1.0 have none
+            times = dict(json.loads((folder / _TIMES).read_text()))
+        change = first_change(folder / FILES, _stored(entries), times)
+        if change is not None:
+            message = f"the model was changed after it was registered: {change}"
+            hint = "register the same files again to repair it"
+            raise MissingData(message, where=change.where, hint=hint)
+        with contextlib.suppress(OSError):
+            if times != _times(folder, entries):
+                _write_times(folder, entries)
+
     @contextlib.contextmanager
     def copy(self, sources: Mapping[str, Source]) -> Iterator[NewTree]:
         """Copy files and make links, given by their path in the tree, in a new tree, which is
@@ -104,6 +127,8 @@ class Trees:
             entries = tuple(sorted(made))
             text = json.dumps([entry.dump() for entry in entries]).encode()
             (folder / _MANIFEST).write_bytes(text)
+            _write_times(folder, entries)
+            _set_modes(folder / FILES, 0o555)
             yield NewTree(folder, _digest(text), entries)
         finally:
             folder_trees.remove(folder, ignore_errors=True)
@@ -114,20 +139,24 @@ class Trees:
             new_tree.folder.rename(destination)
 
     def repair(self, new_tree: NewTree) -> None:
-        """Replace damaged files of an existing tree by those of the same new tree. If the tree is
-        deleted meanwhile, it is not created again: it would be incomplete."""
+        """Replace damaged files of an existing tree by those of the same new tree, and remove what
+        does not belong to it. If the tree is deleted meanwhile, it is not created again: it would
+        be incomplete."""
         tree, spare = self.folder / new_tree.digest, new_tree.folder / "spare"
         if not tree.exists():
             return
-        damaged = [] if self._has_manifest(new_tree.digest) else [_MANIFEST]
-        files = ((f"{FILES}/{entry.path}", entry) for entry in new_tree.entries)
-        damaged += [path for path, entry in files if not matches(tree / path, entry)]
         with contextlib.suppress(FileNotFoundError):
+            _set_modes(tree / FILES, 0o755)
+            _remove_strangers(tree / FILES, _stored(new_tree.entries))
+            damaged = [] if self._has_manifest(new_tree.digest) else [_MANIFEST]
+            files = ((f"{FILES}/{entry.path}", entry) for entry in new_tree.entries)
+            damaged += [path for path, entry in files if not matches(tree / path, entry)]
             for path in damaged:
                 for folder in reversed(Path(path).parents[:-1]):
                     (tree / folder).mkdir(exist_ok=True)
                 os.link(new_tree.folder / path, spare, follow_symlinks=False)
                 os.replace(spare, tree / path)
+            _set_modes(tree / FILES, 0o555)
         spare.unlink(missing_ok=True)
 
     def _has_manifest(self, digest: str) -> bool:
@@ -135,6 +164,36 @@ class Trees:
             return bool(self.manifest(digest))
         except NotFound:
             return False
+
+
+def _stored(entries: Sequence[Entry]) -> dict[str, Stored]:
+    files = {entry.path: Stored(*entry[1:]) for entry in entries}
+    return files | dict.fromkeys(folders_of(files), Stored())
+
+
+def _write_times(folder: Path, entries: Sequence[Entry]) -> None:
+    (folder / _TIMES).write_text(json.dumps(_times(folder, entries)))
+
+
+def _times(folder: Path, entries: Sequence[Entry]) -> dict[str, int]:
+    files = [entry.path for entry in entries if not entry.target]
+    return {path: os.lstat(folder / FILES / path).st_mtime_ns for path in files}
+
+
+def _set_modes(top: Path, mode: int) -> None:
+    for folder, _, _ in folder_trees.walk(top, topdown=False):
+        os.chmod(folder, mode)
+
+
+def _remove_strangers(top: Path, stored: Mapping[str, Stored]) -> None:
+    """Remove what has no place in a tree, or another kind than what has."""
+    for path, entry in [*entries_below(top)]:
+        if path in stored and same_kind(entry, stored[path]):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            folder_trees.remove(entry.path, ignore_errors=True)
+        else:
+            Path(entry.path).unlink(missing_ok=True)
 
 
 def matches(path: Path, entry: Entry) -> bool:

@@ -17,7 +17,6 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from allranks import folder_trees
 from allranks.core.data.upload_manifest import File, Manifest, digests_in, is_digest
 from allranks.errors import MissingData
 from allranks.store.files.blobs import Blobs
+from allranks.store.files.changes import Change, Stored, file_hash, first_change, folders_of
 from allranks.store.files.trees import TEMPORARY_PREFIX, copy_contents
 
 _MANIFEST, _FILES, _TIMES = "manifest.json", "files", "times.json"
@@ -51,7 +51,7 @@ class Uploads:
             content = there.read_bytes()
             if hashlib.sha256(content).hexdigest() == digest:
                 manifest = Manifest.parse(content)
-                if self._is_unchanged(digest, manifest):
+                if self._change(digest, manifest) is None:
                     return manifest
                 self._discard(digest, manifest)
             else:
@@ -102,35 +102,27 @@ class Uploads:
                 content = (folder / _MANIFEST).read_bytes()
             is_own = hashlib.sha256(content).hexdigest() == digest
             manifest = Manifest.parse(content) if is_own else Manifest("")
-            if not is_own or not self._is_unchanged(digest, manifest):
-                message = "this data was changed after its upload, by a job that wrote to it"
+            change = self._change(digest, manifest) if is_own else Change(folder, _MANIFEST)
+            if change:
+                message = f"this data was changed after its upload: {change}"
                 hint = "upload it again, from where it came: allranks data upload PATH"
                 raise MissingData(message, where=str(folder / _FILES / manifest.name), hint=hint)
 
-    def _is_unchanged(self, digest: str, manifest: Manifest) -> bool:
-        """Whether an upload has what its manifest says; contents are read where times differ, as
-        after a restore."""
-        top = self.folder / digest / _FILES / manifest.name
+    def _change(self, digest: str, manifest: Manifest) -> Change | None:
+        """What differs in an upload from what its manifest says."""
+        folder = self.folder / digest
+        top = folder / _FILES / manifest.name
+        stored = {file.path: Stored(file.size, file.sha256) for file in manifest.files}
+        stored |= {link.path: Stored(target=link.target) for link in manifest.links}
+        stored |= {path: Stored() for path in _folders(manifest)}
         try:
-            times = json.loads((self.folder / digest / _TIMES).read_text())
+            times = json.loads((folder / _TIMES).read_text())
             pairs = zip(manifest.files, times, strict=True)
-            files = {file.path: (file, time) for file, time in pairs}
-            links = dict(manifest.links)
-            folders = _folders(manifest)
-            count = 0
-            for path, entry in _entries(top):
-                count += 1
-                if entry.is_symlink():
-                    same = path in links and os.readlink(entry.path) == links[path]
-                elif entry.is_dir():
-                    same = path in folders
-                else:
-                    same = path in files and _is_same(entry, *files[path])
-                if not same:
-                    return False
-        except (OSError, ValueError, TypeError):
-            return False
-        return count == len(files) + len(links) + len(folders)
+            return first_change(top, stored, {file.path: time for file, time in pairs})
+        except (ValueError, TypeError):
+            return Change(folder, _TIMES)
+        except OSError as error:
+            return Change(folder, os.path.relpath(error.filename or folder / _TIMES, folder))
 
     def _discard(self, digest: str, manifest: Manifest) -> None:
         """Remove a changed upload, and blobs that are no longer what their names say."""
@@ -139,7 +131,7 @@ class Uploads:
         folder_trees.remove(folder, ignore_errors=True)
         for content in {file.sha256 for file in manifest.files}:
             blob = self._blobs.path(content)
-            if blob.exists() and _hash(blob) != content:
+            if blob.exists() and file_hash(blob) != content:
                 blob.unlink()
 
     def _fill(self, folder: Path, manifest: Manifest) -> None:
@@ -187,46 +179,9 @@ def _path(top: Path, path: str) -> str:
 
 def _folders(manifest: Manifest) -> set[str]:
     """The folders below an upload's own."""
-    leaves = [*(file.path for file in manifest.files), *(link.path for link in manifest.links)]
     folders = {path for path in manifest.folders if path}
-    for path in (*leaves, *folders):
-        parent = path.rpartition("/")[0]
-        while parent and parent not in folders:
-            folders.add(parent)
-            parent = parent.rpartition("/")[0]
-    return folders
-
-
-def _entries(top: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """All that lies below an upload's own folder, with its path there; of a single file itself,
-    with an empty path. Raises OSError, and ValueError if it is gone."""
-    with os.scandir(top.parent) as scan:
-        (own,) = (entry for entry in scan if entry.name == top.name)
-    if not own.is_dir(follow_symlinks=False):
-        yield "", own
-        return
-    pending = [""]
-    while pending:
-        start = pending.pop()
-        with os.scandir(f"{top}/{start}") as scan:
-            for entry in scan:
-                path = f"{start}{entry.name}"
-                if entry.is_dir(follow_symlinks=False):
-                    pending.append(f"{path}/")
-                yield path, entry
-
-
-def _is_same(entry: os.DirEntry[str], file: File, time: int) -> bool:
-    """Whether a file is as it was uploaded. Raises OSError."""
-    status = entry.stat(follow_symlinks=False)
-    if not stat.S_ISREG(status.st_mode) or status.st_size != file.size:
-        return False
-    return status.st_mtime_ns == time or _hash(entry.path) == file.sha256
-
-
-def _hash(path: str | Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    leaves = [*(file.path for file in manifest.files), *(link.path for link in manifest.links)]
+    return folders | {*folders_of([*leaves, *folders])}
 
 
 def _copy(blob: str, path: str | Path) -> None:

@@ -190,12 +190,14 @@ def _add_name(names: list[str], name: str, start: int, path: str) -> None:
 
 
 def files(
-    place: Place, too_long: bool = False, folders: bool = False
+    place: Place, services: ServicesDep, too_long: bool = False, folders: bool = False
 ) -> Annotated[Response, Content(list[FileAnswer] | list[FolderAnswer] | list[str])]:
     """All files in the job's folder, with path, size and ``mtime_ns``; or the paths of files and
     folders that are ``too_long`` to be read; or the ``folders``."""
     left_out: list[str] = []
     listing: list[FileAnswer]
+    if isinstance(place, _Place):
+        services.require_unchanged([str(place.root)])
     if folders:
         listed: list[FolderAnswer] = [
             {"path": path, "mtime_ns": status.st_mtime_ns}
