@@ -20,6 +20,28 @@ from tests.support import answer, command_line, leave_nothing, until
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 _SCRIPTS = ["損失", "потеря", "الخسارة", "हानि", "απώλεια", "🔥 loss", "a\u0301e\u0301", "x" * 240]
+# Names, tags and notes without a place to break, in several letters.
+_W, _J, _A = 240 * "W", 250 * "損失", 70 * "الخسارة"
+_TAGS = ("--tag", f"a={_W}W", "--tag", f"{_J}={_A}", "--tag", f"mlflow.note.content={_J}")
+_LONG = (
+    ("--name", f"n{_W}", "--experiment", 200 * "e", "-m", rf"{200 * 'p'}=loss (\d+)", "-n", 2),
+    ("--name", "tagged", *_TAGS, "--display-name", _J, "-m", r"loss=loss (\d+)"),
+)
+_LONG_DATA = (240 * "b", "--path", "long", "--label", 240 * "l")
+_PRINTS = "print('loss 1')"
+_LONG_PLACES = [
+    "/",
+    *(
+        f"/jobs/{name}{tab}"
+        for name in (f"n{_W}", "tagged")
+        for tab in ("", "/metrics", "/details")
+    ),
+    f"/compare?job=n{_W}&job=tagged",
+    *(f"/do/{action}?job=n{_W}" for action in ("tag", "delete", "restart")),
+    "/do/tag?job=tagged",
+    "/assets/data",
+    f"/assets/data/{240 * 'b'}",
+]
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +50,16 @@ def extremes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("extremes")
     home, code = folder / "home", folder / "code"
     code.mkdir()
+    (code / "long").touch()
     allranks = command_line(home, code)
     try:
         for name in ("metrics", "ranks"):
             assert allranks("run", "--name", name, "-q", "--", "true").returncode == 0
         wide = ("run", "--name", "wide-" + 30 * "x", "-n", 24, "-p", 8, "-q")
         assert allranks(*wide, "--", "true").returncode == 0
+        for words in _LONG:
+            assert allranks("run", *words, "-q", "--", "python", "-c", _PRINTS).returncode == 0
+        assert allranks("data", "create", *_LONG_DATA).returncode == 0
         assert allranks("server", "stop").returncode == 0
         _enlarge(home)
         assert allranks("server", "start").returncode == 0
@@ -103,4 +129,37 @@ def test_many_nodes_are_shown_on_demand(extremes: Site, browser: Any) -> None:
         it.page.wait_for_url("**ranks=64#ranks")
         rows = it.page.get_by_role("region", name="Ranks", exact=True).locator("tbody tr")
         assert (rows.count(), rows.first.inner_text().split()[:2]) == (64, ["64", "8"])
+        it.ok()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_long_names_break_no_layout(extremes: Site, browser: Any, scheme: str) -> None:
+    """No page is wider than the window, and the list shows its columns whole; a name that is cut is
+    whole while it has the focus."""
+    wide: list[str] = []
+    with watched(browser, color_scheme=scheme) as it:
+        page = it.page
+        it.go(extremes.link())
+        for place in _LONG_PLACES:
+            it.go(f"{extremes.url}/ui{place}")
+            for width in (1440, 1024, 390):
+                page.set_viewport_size({"width": width, "height": 844})
+                if (size := page.evaluate("document.documentElement.scrollWidth")) > width:
+                    wide.append(f"{place[:40]}: {size} px of {width}")
+                if place == "/":
+                    table = page.locator("#list .scroll")
+                    assert table.evaluate("(it) => it.scrollWidth <= it.clientWidth"), width
+                    right = "(it) => it.getBoundingClientRect().right"
+                    row = page.locator("#list tr", has_text="tagged")
+                    assert row.locator(".status").evaluate(right) <= width
+                    name = row.locator(".tag").first
+                    assert name.evaluate("(it) => it.scrollWidth > it.clientWidth"), width
+                    name.focus()
+                    page.keyboard.press("Shift+Tab")
+                    page.keyboard.press("Tab")
+                    assert name.evaluate("(it) => it.scrollWidth <= it.clientWidth"), width
+                    page.locator("h1").click()
+        it.go(f"{extremes.url}/ui/jobs/tagged")
+        assert _J in page.locator("#head").inner_text(), "the display name"
+        assert not wide, "\n".join(wide)
         it.ok()
