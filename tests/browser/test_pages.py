@@ -204,6 +204,12 @@ def test_filters_live_in_the_address(site: Site, signed_in: Watched) -> None:
     shown = page.locator("tbody td.name a").all_inner_texts()
     assert "bad" in shown
     assert "good" not in shown
+    signed_in.go(f"{site.url}/ui/?sort=-loss")
+    assert (
+        page.locator("select[name=sort] option:checked").inner_text() == "last loss, greatest first"
+    )
+    row = page.get_by_role("row", name="Choose sweep", exact=False)
+    assert re.search(r"best\s+loss\s+0.33", row.inner_text()), "a sweep has its best"
     signed_in.go(f"{site.url}/ui/jobs/good/metrics?log=on&smooth=0.5&find=loss")
     page.wait_for_selector(".chart .gtitle")
     assert page.locator("#charts .chart").count() == 1

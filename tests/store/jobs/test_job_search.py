@@ -245,3 +245,24 @@ def test_ten_thousand_jobs_stay_quick(house):
         took = time.perf_counter() - began
         print(f"{took * 1000:.1f} ms  {wanted}")
         assert took < 2.0, wanted  # alone on a machine a twentieth of that
+
+
+def test_what_ended_badly_is_below_and_a_sweep_has_its_best(house):
+    """With an index, and among few jobs."""
+    for name, value in (("low", 1.0), ("failed", 9.0), ("trial", 5.0), ("high", 7.0)):
+        house.job(name, [(1, None, "acc", value)])
+    house.job("sweep")
+    house.job("none")
+    with house.engine.begin() as connection:
+        of_sweep = {"type": "sweep", "notes": {"best": "trial"}}
+        connection.execute(jobs.update().where(jobs.c.name == "sweep").values(of_sweep))
+        connection.execute(jobs.update().where(jobs.c.name == "failed").values(status="Failed"))
+        connection.execute(jobs.update().where(jobs.c.name == "trial").values(parent="sweep"))
+    downward = ["high", "sweep", "low", "failed", "none"]
+    upward = ["low", "sweep", "high", "failed", "none"]
+    for narrow in ({}, {"name": "*"}):
+        assert house.names(sort=sort("-acc"), **narrow) == downward
+        assert house.names(sort=sort("acc"), **narrow) == upward
+        assert house.names(sort=sort("-acc"), limit=2, **narrow) == downward[:2]
+    sweep = house.records.get("sweep").id
+    assert house.records.last_values([sweep]) == {sweep: {"acc": 5.0}}

@@ -25,6 +25,7 @@ from sqlalchemy.engine import Connection
 
 from allranks import clock
 from allranks.core.job.list_filters import CREATED_BY, OWNER, Query, Sort, like
+from allranks.statuses import JobStatus
 from allranks.store.database import has_member
 from allranks.store.metric_points import LEADS
 from allranks.store.metric_points import number as as_number
@@ -43,6 +44,8 @@ _OPERATORS: Mapping[str, Callable[[Any, float], Any]] = {
 }
 # Ids in one query: databases have a limit.
 _BATCH = 500
+_trials = _jobs.alias("trials")
+_IS_BEST = and_(_jobs.c.type == "sweep", _trials.c.name == _jobs.c.notes["best"].as_string())
 
 
 def search(connection: Connection, filters: Query) -> list[int]:
@@ -63,10 +66,20 @@ def _is_narrow(filters: Query) -> bool:
 
 def _by_value(connection: Connection, query: Select[int], filters: Query) -> list[int]:
     """Sort by a metric as `_order` does, with an index: first the jobs that have a value."""
-    column, order = _series.c.value, [_series.c.value, _series.c.job_id]
-    has = and_(_has_metric(filters.sort.key), column.is_not(None))
-    valued = query.join(_series, has).order_by(*(_directed(each, filters.sort) for each in order))
-    ids = list(connection.execute(valued.limit(filters.limit)).scalars())
+    column = _series.c.value
+    has = and_(_has_metric(_jobs.c.id, filters.sort.key), column.is_not(None))
+    valued = query.add_columns(column).join(_series, has)
+    order = (_directed(each, filters.sort) for each in (column, _series.c.job_id))
+    valued = valued.order_by(*order).limit(filters.limit)
+    of_trials = _value(filters.sort.key)
+    sweeps = query.add_columns(of_trials).where(_jobs.c.type == "sweep", of_trials.is_not(None))
+    ids: list[int] = []
+    for which in (~_ended_badly(), _ended_badly()):
+        rows = [*connection.execute(valued.where(which)), *connection.execute(sweeps.where(which))]
+        rows.sort(key=lambda row: (row[1], row[0]), reverse=filters.sort.descending)
+        ids += (job_id for job_id, _ in rows)
+        if len(ids) >= filters.limit:
+            return ids[: filters.limit]
     if (missing := filters.limit - len(ids)) > 0:
         rest = query.where(_value(filters.sort.key).is_(None))
         rest = rest.order_by(_directed(_jobs.c.id, filters.sort)).limit(missing)
@@ -92,14 +105,19 @@ def last_values(
     connection: Connection, job_ids: Iterable[int]
 ) -> dict[int, dict[str, float | str]]:
     """The last value of each metric by job id and metric name, as JSON values; of the newest
-    attempt and the lowest rank."""
+    attempt and the lowest rank, and of a sweep that of its best trial."""
     ids = list(job_ids)
     values = dict[int, dict[str, float | str]]()
-    query = select(_series.c.job_id, _series.c.name, _series.c.value).where(LEADS)
+    columns = (_series.c.name, _series.c.value)
+    own = select(_series.c.job_id, *columns)
+    best = select(_jobs.c.id, *columns).join(_trials, _IS_BEST)
+    best = best.join(_series, _series.c.job_id == _trials.c.id)
     for start in range(0, len(ids), _BATCH):
-        some = query.where(_series.c.job_id.in_(ids[start : start + _BATCH]))
-        for job_id, name, value in connection.execute(some.order_by(_series.c.name)):
-            values.setdefault(job_id, {})[name] = as_number(value)
+        some = ids[start : start + _BATCH]
+        queries = (own.where(_series.c.job_id.in_(some)), best.where(_jobs.c.id.in_(some)))
+        for query in queries:
+            for row in connection.execute(query.where(LEADS).order_by(_series.c.name)):
+                values.setdefault(row[0], {})[row.name] = as_number(row.value)
     return values
 
 
@@ -166,24 +184,33 @@ def _mentions(name: str) -> ColumnElement[bool]:
     return or_(*(cast(column, Text).like(pattern, escape="\\") for column in columns))
 
 
-def _has_metric(metric: str) -> ColumnElement[bool]:
+def _has_metric(job_id: ColumnElement[Any], metric: str) -> ColumnElement[bool]:
     """Whether a series has the value of a job's metric."""
-    return and_(_series.c.job_id == _jobs.c.id, _series.c.name == metric, LEADS)
+    return and_(_series.c.job_id == job_id, _series.c.name == metric, LEADS)
+
+
+def _ended_badly() -> ColumnElement[bool]:
+    return _jobs.c.status.in_((JobStatus.FAILED, JobStatus.CANCELED))
 
 
 def _value(metric: str) -> ColumnElement[Any]:
-    """The value of a job's metric. Not a join, of which SQLite looks through all values for each
-    job."""
-    return select(_series.c.value).where(_has_metric(metric)).correlate(_jobs).scalar_subquery()
+    """The value of a job's metric, of a sweep that of its best trial. Not a join, of which SQLite
+    looks through all values for each job."""
+    best = select(_trials.c.id).where(_IS_BEST).correlate(_jobs).scalar_subquery()
+    job_id = func.coalesce(best, _jobs.c.id)
+    query = select(_series.c.value).where(_has_metric(job_id, metric))
+    return query.correlate(_jobs).scalar_subquery()
 
 
 def _order(sort: Sort) -> tuple[ColumnElement[Any], ...]:
-    """Jobs without the value come last; equal ones are in the order of their creation."""
+    """Jobs without the value come last; equal ones are in the order of their creation. Of those
+    with a metric the ones that failed or were canceled follow the others."""
     by_id = _directed(_jobs.c.id, sort)
     if sort.key == "created" and not sort.metric:
         return (by_id,)
     value = _value(sort.key) if sort.metric else _column(sort.key)
-    return _directed(value, sort).nulls_last(), by_id
+    first = (value.is_(None), _ended_badly()) if sort.metric else ()
+    return *first, _directed(value, sort).nulls_last(), by_id
 
 
 def _directed(value: ColumnElement[Any], sort: Sort) -> UnaryExpression[Any]:

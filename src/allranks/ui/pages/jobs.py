@@ -62,6 +62,7 @@ async def jobs(request: Request) -> Response:
         statuses=[str(each) for each in JobStatus],
         sorts=_SORTS | _metric_sorts(starred + listing, query.get("sort", "")),
         filtered=bool(filters),
+        by_metric=filters.get("sort", _NEWEST).removeprefix("-") not in ALL_SORTS,
     )
 
 
@@ -73,7 +74,7 @@ def _metric_sorts(jobs: list[Any], chosen: str) -> dict[str, str]:
     if own not in ("", *ALL_SORTS, *names):
         names.append(own)
     return {
-        key: f"{text} {name}"
+        key: f"last {name}, {text} first"
         for name in names
         for key, text in ((name, "least"), (f"-{name}", "greatest"))
     }
