@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from allranks.compat.azure.finder import AbsentFinder
+from allranks.compat.azure.finder import FirstFinder
 from allranks.compat.azure.names import ABSENT, NAMES
 from allranks.compat.azure.partial_support import PARTLY
 from allranks.sdk.submit.current_environment import current
@@ -131,16 +131,44 @@ def test_it_is_python(tmp_path: Path) -> None:
     assert python("-c", has).stdout == "False\n"
 
 
-def test_what_is_installed_wins(tmp_path: Path) -> None:
-    package = tmp_path / "azure" / "ai" / "ml"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("MLClient = 'theirs'")
-    done = python(
-        "-c", "from azure.ai.ml import MLClient; print(MLClient)", PYTHONPATH=str(tmp_path)
-    )
-    assert done.stdout == "theirs\n"
-    assert "azure.ai.ml is installed here" in done.stderr
+@pytest.mark.medium
+def test_what_is_installed_wins_only_if_it_is_told_to(tmp_path: Path) -> None:
+    """A notebook's `%pip install azure-ai-ml` leaves it to the next notebook."""
+    site = tmp_path / "lib" / "site-packages"
+    for name, text in {
+        "azure/ai/ml/__init__.py": "MLClient = 'theirs'",
+        "azure/core/__init__.py": "from ._match import MatchConditions; __version__ = '1.30'",
+        "azure/core/_match.py": "MatchConditions = 'theirs'",
+        "azure/core/exceptions.py": "ResourceNotFoundError = OddError = 'theirs'",
+        "azure/core/pipeline.py": "PIPELINE = 'theirs'",
+        "azure/storage/blob.py": "from azure.core import MatchConditions as BLOB",
+    }.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(text)
+    program = """
+from azure.ai.ml import MLClient
+from azure.core.exceptions import OddError, ResourceNotFoundError
+from azure.core.pipeline import PIPELINE
+from azure.storage.blob import BLOB
+import azure.core
+print(MLClient, ResourceNotFoundError, OddError, PIPELINE, BLOB, azure.core.__version__)
+"""
+    done = python("-c", program, PYTHONPATH=str(site))
+    ours = "<class 'allranks.compat.azure.v2.MLClient'> <class 'allranks.errors.NotFound'>"
+    assert done.stdout == f"{ours} theirs theirs theirs 1.30\n", done.stderr
+    assert "azure.ai.ml is installed here, too: allranks answers" in done.stderr
+    loaded = "import allranks.azure as a; a.load_ipython_extension(0); import azure.ai.ml as m; "
+    words = [sys.executable, "-P", "-c", f"{loaded} print(m.MLClient)"]
+    env = {"PYTHONPATH": str(site)}
+    assert ours.startswith(subprocess.check_output(words, env=env, text=True).strip())
+    done = python("-c", program, PYTHONPATH=str(site), ALLRANKS_IMPORTS="0")
+    assert done.stdout == "theirs theirs theirs theirs theirs 1.30\n", done.stderr
+    assert "azure.ai.ml is installed here: the program uses it" in done.stderr
     assert "azureml.core is installed here" not in done.stderr
+    # One's own modules are not installed.
+    own = (site / "azure").rename(tmp_path / "azure").parent
+    done = python("-c", "from azure.ai.ml import MLClient as C; print(C)", PYTHONPATH=str(own))
+    assert done.stdout == "theirs\n", done.stderr
 
 
 def test_what_the_program_installs_does_not_win(tmp_path: Path) -> None:
@@ -219,4 +247,4 @@ def test_a_folder_without_init_has_own_modules_beside_azures(tmp_path: Path) -> 
 
 def test_a_path_among_the_folders_of_modules_is_passed_over(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "path", [Path("/none"), *sys.path])
-    assert AbsentFinder({"azure.ai.ml"}).find_spec("azure.ai.ml") is not None
+    assert FirstFinder({"azure.ai.ml"}).find_spec("azure.ai.ml") is not None

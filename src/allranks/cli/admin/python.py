@@ -30,7 +30,12 @@ def python(options: argparse.Namespace) -> int:
 
 def _become(words: Sequence[str]) -> NoReturn:
     for name in filter(_is_installed, _ANSWERED):
-        show.talk(f"{name} is installed here: the program uses it, and not allranks")
+        is_first = name.startswith("azure") and os.environ.get("ALLRANKS_IMPORTS") != "0"
+        if is_first:
+            rest = "too: allranks answers the program; ALLRANKS_IMPORTS=0 gives the installed one"
+            show.talk(f"{name} is installed here, {rest}")
+        else:
+            show.talk(f"{name} is installed here: the program uses it, and not allranks")
     before = os.environ.get("PYTHONPATH")
     path = f"{_INSIDE}{os.pathsep}{before}" if before else str(_INSIDE)
     sys.stdout.flush()
