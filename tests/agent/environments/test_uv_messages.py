@@ -25,3 +25,26 @@ def test_a_failure_says_what_to_do(said: str, hint: str):
     error = uv_messages.failure([said], "the.log")
     assert error.message.startswith("cannot build the environment: ")
     assert hint in (error.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("said", "rows", "replacement"),
+    [
+        (
+            "Because scikit-learn==1.1.3 depends on joblib>=1.0.0 and you require joblib==0.14.0",
+            ["scikit-learn==1.1.3", "joblib==0.14.0"],
+            "joblib>=1.0.0",
+        ),
+        (
+            "pandas==1.5.0 depends on\n      numpy{python_full_version >= '3.10'}>=1.21.0, we can",
+            ["numpy==1.18.5; python_version < '4'"],
+            "numpy>=1.21.0",
+        ),
+        ("a==1 depends on b>=2,<3 and you require b==2.5", ["b==2.5"], ""),
+        ("a==1 depends on b>=2", ["b>=1"], ""),
+        ("a==1 depends on b>=2", [], ""),
+    ],
+)
+def test_a_pin_that_another_package_does_not_run_with(said: str, rows: list[str], replacement: str):
+    found = uv_messages.disagreement(said.splitlines(), rows, rows)
+    assert (found.replacement if found else "") == replacement

@@ -58,9 +58,16 @@ def test_the_map_drops_a_package_in_every_version_or_in_one():
     assert take("horovod==0.19.5", table={"horovod==0.19.5": "none"}).lines == ()
     assert take("horovod==0.20", table={"horovod==0.19.5": "none"}).lines == ("horovod==0.20",)
     assert entry("Horovod", "none") == ("horovod", "none")
-    assert entry("Horovod == 0.19.5", "none") == ("horovod==0.19.5", "none")
     with pytest.raises(UsageError, match="needs Python"):
         entry("python=3.6", "none")
+
+
+def test_zeros_at_the_end_of_a_pin_say_nothing():
+    for key, line in (("1.1.0", "1.1"), ("1.1", "1.1.0"), ("1.1.*", "1.1"), ("1.0", "1")):
+        asked = Resolved("", Environment(pip=[f"x=={line}"]))
+        assert recipe(asked, {f"x=={key}": "y"}).requirements == ("y",)
+    assert entry("X == 1.10.0", "y") == ("x==1.10", "y")
+    assert take("x==1.1", table={"x==1.10": "y"}).lines == ("x==1.1",)
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,8 @@ class Uv:
         if done.code == 0:
             return
         lacking = uv_messages.missing(done.output)
+        if lacking is None and (other := uv_messages.disagreement(done.output, rows, written)):
+            raise Conflicting(other)
         if lacking is None:
             raise uv_messages.failure(done.output, str(self._log))
         nearest = self._nearest(path, lacking, rows)

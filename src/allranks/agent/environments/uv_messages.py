@@ -29,6 +29,9 @@ _NO_VERSION = re.compile(rf"there (?:is|are) no versions? of {_RANGE}")
 _NO_USABLE = re.compile(rf"{_RANGE} has no usable wheels")
 _NO_BUILD = re.compile(r"Failed to (?:download and )?build `([\w.-]+)==([\w.+!]+)`")
 _NO_NAME = re.compile(r"([\w.-]+) was not found in the (?:package registry|provided)")
+_DEPENDS = re.compile(
+    r"(?P<parent>[\w.-]+)\S* depends? on (?P<name>[\w.-]+?)(?:\{[^}]*\})?(?P<range>[=<>!~][^\s;]+)"
+)
 _TAG = re.compile(r"`cp(\d)(\d+)m?`")
 _NO_PYTHON = re.compile(
     r"No interpreter found|python-build-standalone|No download found|Querying Python at"
@@ -186,6 +189,26 @@ def not_installable(
         f"the nearest installable version is {replacement}: write that, or replace it everywhere"
     )
     return Conflict(why, advice, requested, replacement, lacking.has_source)
+
+
+def disagreement(
+    output: Sequence[str], rows: Sequence[str], written: Sequence[str]
+) -> Conflict | None:
+    """The first pin of ``rows`` that another package does not run with, if uv's output tells of
+    one; in terms of the lines as ``written``. What that package requires replaces it."""
+    text = " ".join(_plain(output).split())
+    for match in _DEPENDS.finditer(text):
+        name = canonicalize_name(match["name"])
+        pin, requested = requirement(pinned(name, rows)), pinned(name, written)
+        needed = requirement(f"{name}{match['range'].rstrip('.,')}")
+        if pin is None or needed is None or not requested:
+            continue
+        versions = [each.version for each in pin.specifier if each.operator == "=="]
+        if versions and not needed.specifier.contains(versions[0].removesuffix(".*"), True):
+            reason = f"{match['parent']} requires {needed}, and {requested} is in the environment"
+            advice = f"write {needed}, or replace it everywhere"
+            return Conflict(reason, advice, requested, str(needed))
+    return None
 
 
 def nearest(output: Sequence[str]) -> Nearest:

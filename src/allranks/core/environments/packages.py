@@ -21,6 +21,9 @@ NONE = "none"
 Instead = Callable[[str], str | None]
 
 _TORCH, _FITTING = "torch", ("torchvision", "torchaudio")
+# Trailing zeros of pins, and a pin without them at the end.
+_ZEROS = re.compile(r"(==\d+(?:\.\d+)*?)(?:\.0)+(?=,|$)")
+_PIN = re.compile(r"==\d+(?:\.\d+)*$")
 _MLFLOW = re.compile(r"azureml-mlflow(-.*)?")
 _AZURE = re.compile(r"azureml(-.*)?")
 # The options of requirements files, with a sample of their value; empty for those without one.
@@ -83,8 +86,15 @@ def requirement(line: str) -> Requirement | None:
 
 
 def normal(requested: Requirement) -> str:
-    """A requirement as the map has it: `Pillow>=6, <7` is `pillow<7,>=6`."""
-    return f"{canonicalize_name(requested.name)}{requested.specifier}"
+    """A requirement as the map has it: `Pillow>=6, <7` is `pillow<7,>=6`, and `pandas==1.1.0` is
+    `pandas==1.1`."""
+    return _ZEROS.sub(r"\1", f"{canonicalize_name(requested.name)}{requested.specifier}")
+
+
+def _spellings(requested: Requirement) -> list[str]:
+    """How the map may have a requirement: as ``normal`` has it, and with zeros after a pin."""
+    short = normal(requested)
+    return [short, *(f"{short}{zeros}" for zeros in (".0", ".0.0") if _PIN.search(short))]
 
 
 def replaced(lines: Sequence[str], instead: Instead) -> Replaced:
@@ -133,7 +143,8 @@ def _built_for_numpy_1(lines: Sequence[str]) -> str:
 
 def _taken(requested: Requirement, instead: Instead) -> str | None:
     """What the map has for a requirement; the bare name with `none` drops every version."""
-    if (to := instead(normal(requested))) is not None:
+    taken = (to for key in _spellings(requested) if (to := instead(key)) is not None)
+    if (to := next(taken, None)) is not None:
         return to
     return NONE if instead(canonicalize_name(requested.name)) == NONE else None
 
