@@ -40,6 +40,12 @@ def test_a_failure_says_what_to_do(said: str, hint: str):
             ["numpy==1.18.5; python_version < '4'"],
             "numpy>=1.21.0",
         ),
+        (
+            "requests==2.22.0 depends on one of: urllib3>=1.21.1,<1.25 urllib3>1.25,<1.26 and you",
+            ["urllib3==1.26.9"],
+            "urllib3<1.25,>=1.21.1",
+        ),
+        ("a==1 depends on one of: b>=1,<2 b>=3 and you require", ["b==3.1"], ""),
         ("a==1 depends on b>=2,<3 and you require b==2.5", ["b==2.5"], ""),
         ("a==1 depends on b>=2", ["b>=1"], ""),
         ("a==1 depends on b>=2", [], ""),

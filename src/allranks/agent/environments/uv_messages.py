@@ -29,8 +29,10 @@ _NO_VERSION = re.compile(rf"there (?:is|are) no versions? of {_RANGE}")
 _NO_USABLE = re.compile(rf"{_RANGE} has no usable wheels")
 _NO_BUILD = re.compile(r"Failed to (?:download and )?build `([\w.-]+)==([\w.+!]+)`")
 _NO_NAME = re.compile(r"([\w.-]+) was not found in the (?:package registry|provided)")
+# Of several ranges each has the name before it.
 _DEPENDS = re.compile(
-    r"(?P<parent>[\w.-]+)\S* depends? on (?P<name>[\w.-]+?)(?:\{[^}]*\})?(?P<range>[=<>!~][^\s;]+)"
+    r"(?P<parent>[\w.-]+)\S* depends? on (?:one of: )?(?P<name>[\w.-]+?)(?:\{[^}]*\})?"
+    r"(?P<ranges>[=<>!~][^\s;]+(?: (?P=name)[=<>!~][^\s;]+)*)"
 )
 _TAG = re.compile(r"`cp(\d)(\d+)m?`")
 _NO_PYTHON = re.compile(
@@ -200,14 +202,16 @@ def disagreement(
     for match in _DEPENDS.finditer(text):
         name = canonicalize_name(match["name"])
         pin, requested = requirement(pinned(name, rows)), pinned(name, written)
-        needed = requirement(f"{name}{match['range'].rstrip('.,')}")
-        if pin is None or needed is None or not requested:
+        ranges = match["ranges"].replace(match["name"], " ").split()
+        possible = [requirement(f"{name}{text.rstrip('.,')}") for text in ranges]
+        if pin is None or not requested or None in possible:
             continue
-        versions = [each.version for each in pin.specifier if each.operator == "=="]
-        if versions and not needed.specifier.contains(versions[0].removesuffix(".*"), True):
-            reason = f"{match['parent']} requires {needed}, and {requested} is in the environment"
-            advice = f"write {needed}, or replace it everywhere"
-            return Conflict(reason, advice, requested, str(needed))
+        pins = [item.version for item in pin.specifier if item.operator == "=="]
+        fitting = (item for item in possible if item and item.specifier.contains(pins[0], True))
+        if pins and not pins[0].endswith("*") and not any(fitting):
+            reason = f"{match['parent']} requires {possible[0]}, and {requested} is asked for"
+            advice = f"write {possible[0]}, or replace it everywhere"
+            return Conflict(reason, advice, requested, str(possible[0]))
     return None
 
 
