@@ -38,3 +38,13 @@ def test_a_home_is_no_folder_that_another_user_laid_out(
 
 def test_a_home_that_is_not_there_yet_is_one(tmp_path: Path) -> None:
     assert settings.home({"ALLRANKS_HOME": str(tmp_path / "x")}).root == tmp_path / "x"
+
+
+@pytest.mark.parametrize("text", ["", "null", "[1]", "[" * 100_000, '{"a', "\udcff"])
+def test_a_damaged_file_of_a_home_is_as_none(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "server.json"
+    file.write_bytes(text.encode(errors="surrogateescape"))
+    assert settings.read_json(file, dict) == {}
+    assert settings.read_json(tmp_path / "none", dict) == {}
+    file.write_text('{"port": 1}')
+    assert settings.read_json(file, dict) == {"port": 1}

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from allranks.errors import ServerError, UsageError
 
@@ -22,6 +22,8 @@ FORK_SERVER = "ALLRANKS_FORK_SERVER"
 SHELL_LIMITS = "ALLRANKS_LIMITS"
 # In the folder of warm servers: the last request for one.
 LAST_WARM = "last.json"
+
+_Json = TypeVar("_Json", dict[str, Any], list[Any])
 
 
 class Home(NamedTuple):
@@ -299,10 +301,17 @@ def restore_hint(home: Home) -> str:
 
 def written_backups(home: Home) -> list[str]:
     """The files to which this home was backed up, the newest last."""
+    return [str(path) for path in read_json(home.backups, list)]
+
+
+def read_json(file: Path, kind: type[_Json]) -> _Json:
+    """The content of a file that can be done without; empty if it is missing, damaged, or of
+    another kind."""
     try:
-        return [str(path) for path in json.loads(home.backups.read_text())]
-    except (OSError, ValueError, TypeError):
-        return []
+        content = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return kind()
+    return content if isinstance(content, kind) else kind()
 
 
 def require_no_jobs(home: Home) -> None:

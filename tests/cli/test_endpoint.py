@@ -101,6 +101,11 @@ def test_a_deployment_from_its_file_to_its_end(allranks: Allranks, files: Path, 
     assert made.returncode == 0, made.stderr
     assert score(allranks) == ["2", "weights"]
 
+    # A server that has just started is waited for, with its router and a replica.
+    assert allranks("server", "stop").returncode == 0
+    assert score(allranks) == ["2", "weights"]
+    uri = answer(allranks, "endpoint", "show", "birds")["scoring_uri"]
+
     # A key is refused as soon as there is a new one.
     credentials = ("endpoint", "get-credentials", "birds")
     request = with_key(uri, answer(allranks, *credentials)["primaryKey"])
@@ -315,10 +320,15 @@ def test_an_endpoint_that_is_refused(shared: Allranks, code: Path, text: str, sa
             "code_configuration:\n  code: .\n  scoring_script: nope.py\n",
             "d.yml:5: code_configuration.scoring_script: the scoring script nope.py is not in",
         ),
+        (
+            "code_configuration:\n  code: .\n  scoring_script: ../aside.py\n",
+            "hint: name the folder that is sent: --code .. --script aside.py",
+        ),
     ],
 )
 def test_a_deployment_that_is_refused(shared: Allranks, code: Path, text: str, said: str):
     (code / "d.yml").write_text("name: blue\nendpoint_name: refused\n" + text)
+    (code.parent / "aside.py").write_text("def run(data): ...")
     shared("endpoint", "create", "refused")
     done = shared("deployment", "create", "-f", "d.yml")
     assert done.returncode != 0, done.stdout

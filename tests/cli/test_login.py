@@ -119,7 +119,18 @@ def test_only_its_owner_reads_the_file(config: Path) -> None:
     assert sorted(path.name for path in config.parent.iterdir()) == ["contexts.json", "lock"]
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"contexts": {"a": 1}, "current": ""}', "\0"])
+DAMAGED = [
+    "",
+    "[]",
+    '{"contexts": {"a": 1}, "current": ""}',
+    "\0",
+    "[" * 100_000,
+    '{"contexts": {}, "in_use": {"": ["a"]}}',
+    '{"contexts": {"a": {"url": 3, "token": "", "fingerprint": ""}}, "in_use": {"": "a"}}',
+]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
 def test_a_damaged_file_is_named(config: Path, content: str) -> None:
     config.parent.mkdir(parents=True)
     config.write_text(content)

@@ -20,7 +20,7 @@ from allranks.errors import AllranksError, Conflict, ServerError
 from allranks.http_limits.connection_limit import Listener
 from allranks.server.http.agents_listener import free_port
 from allranks.server.port_holder import holder
-from allranks.settings import Home
+from allranks.settings import Home, read_json
 from allranks.version import __version__
 
 if TYPE_CHECKING:
@@ -169,10 +169,8 @@ def _listen(home: Home, port: int | None) -> list[socket.socket]:
 
 
 def _previous_port(home: Home) -> int | None:
-    try:
-        return int(json.loads(home.server.read_text())["port"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    port = read_json(home.server, dict).get("port")
+    return port if isinstance(port, int) and 0 < port < 1 << 16 else None
 
 
 def _write(home: Home, port: int, url: str | None) -> None:

@@ -20,6 +20,7 @@ from allranks.core.text import printable
 from allranks.core.transfer_progress import OnProgress, Progress, unheard
 from allranks.errors import CodeTooLarge, NotFound, UsageError
 from allranks.masking import holds_secrets
+from allranks.settings import read_json
 from allranks.snapshot import chunks
 from allranks.snapshot.files import File, status_now, walk
 from allranks.snapshot.packages import Package, with_packages
@@ -188,8 +189,8 @@ class _DigestCache:
         self.digests: dict[str, str] = {}
         self._changed = False
         if file is not None:
-            with contextlib.suppress(OSError, ValueError):
-                self.digests = json.loads(file.read_text())
+            kept = read_json(file, dict).items()
+            self.digests = {key: digest for key, digest in kept if isinstance(digest, str)}
 
     def add(self, fingerprint: str, digest: str, chunk: chunks.Chunk) -> None:
         newest = max(max(f.status.st_mtime, f.status.st_ctime) for f in chunk)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import time
@@ -16,7 +15,7 @@ from allranks.cli.output import show
 from allranks.core.amounts import counted
 from allranks.errors import AllranksError, ServerError, Unreachable, UsageError
 from allranks.sdk.connection import contexts, find_server
-from allranks.settings import Home
+from allranks.settings import Home, read_json
 
 if TYPE_CHECKING:
     from allranks.api.server import PublicEndpoint, PublicRequest
@@ -146,9 +145,7 @@ def _remote_status(options: argparse.Namespace, chosen: contexts.Server) -> int:
 
 
 def _public_line(home: Home) -> str:
-    try:
-        public = json.loads(home.front.read_text())
-    except (OSError, ValueError):
+    if not (public := read_json(home.front, dict)):
         return ""
     tls = "TLS" if public.get("tls") else "no TLS"
     fingerprint = _fingerprint(home)
@@ -317,8 +314,8 @@ def _fingerprint(home: Home) -> str | None:
     import hashlib  # lazy: few ask
     import ssl  # lazy: as above
 
+    public = read_json(home.front, dict)
     try:
-        public = json.loads(home.front.read_text())
         text = home.certificate.read_text()
     except (OSError, ValueError):
         return None

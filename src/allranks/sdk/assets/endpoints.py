@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
+from allranks import settings
 from allranks.api import routes
 from allranks.core.endpoints.patience import HOPELESS
 from allranks.errors import AllranksError, Conflict, NotFound, ServerError, TimedOut, UsageError
@@ -33,6 +34,8 @@ _SHOWN = ("scoring_uri", "openapi_uri", "provisioning_state")
 _PATIENCE = 1800.0
 # Seconds between two looks at a deployment, and for an answer.
 _LOOK, _ANSWER = 0.1, 300.0
+# Seconds that a server has, once it has started, for its router and a replica.
+_START = 30.0
 
 
 class RequestFailed(AllranksError):
@@ -50,7 +53,7 @@ def invoke(
 ) -> str:
     """Send a request to an endpoint; returns the body of the answer. ``local``: to its deployment
     where none has traffic, as Azure's local endpoints do. Raises RequestFailed."""
-    made = find_server.ask(routes.show_endpoint, endpoint)
+    made = _with_router(endpoint)
     if local and deployment is None and not any(made["traffic"].values()):
         deployment = _only_deployment(made)
     is_other = bool(find_server.of_another_home())
@@ -117,6 +120,20 @@ def _refused(endpoint: str, deployment: str, status: int, text: str) -> RequestF
     if status == 424:
         hint = f"the scoring script failed: allranks deployment logs {deployment} -e {endpoint}"
     return RequestFailed(f"{endpoint} answered {status}: {message}", hint=hint)
+
+
+def _with_router(endpoint: str) -> EndpointAnswer:
+    """The endpoint. A server that starts with this call is given time for its router and for
+    replicas, which ended with the last one."""
+    is_new = not find_server.of_another_home() and not find_server.look(settings.home()).alive
+    until = time.monotonic() + _START
+    while True:
+        made = find_server.ask(routes.show_endpoint, endpoint)
+        deployments = [item for item in made["deployments"] if item["instances"]]
+        is_ready = not is_new or any(item["ready"] for item in deployments)
+        if (made["scoring_uri"] and is_ready) or not deployments or time.monotonic() > until:
+            return made
+        time.sleep(_LOOK)
 
 
 class EndpointRecord(Endpoint):

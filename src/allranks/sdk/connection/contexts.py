@@ -103,12 +103,15 @@ def read() -> Contexts:
             for name, entry in content["contexts"].items()
         }
         in_use = content["in_use"] if "in_use" in content else {"": content["current"]}
-        return Contexts(servers, {**in_use})
+        texts = [text for server in servers.values() for text in server] + [*in_use.values()]
+        if all(isinstance(text, str) for text in texts):
+            return Contexts(servers, {**in_use})
+        reason = "is damaged"
     except (FileNotFoundError, NotADirectoryError):
         return Contexts({})
     except OSError as error:
         reason = f"cannot be read: {(error.strerror or str(error)).lower()}"
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         reason = "is damaged"
     hint = "delete it, and log in again with `allranks login URL`"
     raise UsageError(f"the file of your servers {reason}", where=str(file), hint=hint)

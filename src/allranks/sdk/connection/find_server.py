@@ -15,7 +15,7 @@ from allranks import file_locks, settings
 from allranks.errors import ServerError, Unreachable, from_body
 from allranks.http_client import Client
 from allranks.sdk.connection import contexts
-from allranks.settings import Home
+from allranks.settings import Home, read_json
 from allranks.version import __version__
 
 if TYPE_CHECKING:
@@ -78,12 +78,14 @@ def ask(route: Route[Answer], *names: str, body: Any = None, **query: Any) -> An
 
 def look(home: Home) -> Running:
     """The server of a home, without contacting it."""
-    try:
-        data: dict[str, Any] = {**json.loads(home.server.read_text())}
-    except (OSError, ValueError, TypeError, RecursionError):
-        data = {}
-    alive = file_locks.is_held(home.lock)
-    return Running(data.get("pid"), data.get("url"), data.get("version"), alive)
+    data = read_json(home.server, dict)
+    pid, url, version = data.get("pid"), data.get("url"), data.get("version")
+    return Running(
+        pid if isinstance(pid, int) else None,
+        url if isinstance(url, str) else None,
+        version if isinstance(version, str) else None,
+        file_locks.is_held(home.lock),
+    )
 
 
 def was_killed(pid: int | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -154,10 +155,16 @@ def _require_script(
     if configuration is None:
         return
     script, folder = configuration.scoring_script, base / configuration.code
-    if not folder.is_dir() or Path(script).is_absolute() or (folder / script).is_file():
+    leads_out = os.path.normpath(script).startswith("../")
+    is_there = (folder / script).is_file() and not leads_out
+    if not folder.is_dir() or Path(script).is_absolute() or is_there:
         return
-    near = nearest(script, (item.name for item in folder.iterdir()))
+    hint = nearest(script, (item.name for item in folder.iterdir()))
+    if leads_out:
+        above = os.path.normpath(f"{configuration.code}/{os.path.dirname(script)}")
+        name = os.path.basename(script)
+        hint = f"name the folder that is sent: --code {above} --script {name}"
     key = "code_configuration.scoring_script"
     why = f"the scoring script {script} is not in {folder}"
-    problem = Problem(why, key, hint=near or "its path starts at the folder `code`")
+    problem = Problem(why, key, hint=hint or "its path starts at the folder `code`")
     raise SpecError([placed(problem, lines or {})], file=file)

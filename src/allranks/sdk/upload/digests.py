@@ -34,11 +34,9 @@ class Digests:
     def __init__(self, root: Path) -> None:
         name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]
         self._root, self._file = root, settings.home().digests / f"{name}.json"
-        self._kept: dict[str, list[Any]] = {}
+        kept = settings.read_json(self._file, dict)
+        self._kept: dict[str, list[Any]] = {p: item for p, item in kept.items() if _is_kept(item)}
         self._is_changed = False
-        with contextlib.suppress(OSError, ValueError):
-            kept = json.loads(self._file.read_bytes())
-            self._kept = kept if isinstance(kept, dict) else {}
 
     def unknown(self, listing: Listing) -> list[Source]:
         """The files that have to be read."""
@@ -109,6 +107,12 @@ class Digests:
             temporary = self._file.with_suffix(f".{os.getpid()}-{threading.get_ident()}.new")
             temporary.write_text(json.dumps(kept))
             temporary.replace(self._file)
+
+
+def _is_kept(item: Any) -> bool:
+    if not isinstance(item, list) or len(item) < 4:
+        return False
+    return isinstance(item[-1], str) and all(isinstance(number, int) for number in item[:-1])
 
 
 class _Reader:

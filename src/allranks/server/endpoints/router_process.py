@@ -17,6 +17,7 @@ from allranks import file_locks
 from allranks.agent.processes.ranks import last_lines
 from allranks.errors import ServerError
 from allranks.serve.table import FORMAT
+from allranks.settings import read_json
 from allranks.unix_sockets import short_path
 
 # Seconds for its start, for an answer, and for its end.
@@ -46,11 +47,8 @@ class RouterProcess:
 
     def _data(self) -> dict[str, Any]:
         """What it says of itself; empty if it does not run."""
-        with contextlib.suppress(OSError, ValueError):
-            data: dict[str, Any] = json.loads((self._folder / "address").read_text())
-            if file_locks.is_held(self._folder / "lock"):
-                return data
-        return {}
+        data = read_json(self._folder / "address", dict)
+        return data if file_locks.is_held(self._folder / "lock") else {}
 
     def _ensure(self, port: int) -> str:
         """Start it unless it runs, at ``port`` if that is free; returns its address. One that does

@@ -23,7 +23,7 @@ from allranks import folder_trees
 from allranks.errors import AllranksError, ServerError
 from allranks.http_limits.connection_limit import MOST, Listener, raise_file_limit
 from allranks.http_limits.server import SecondServer, config
-from allranks.settings import Home
+from allranks.settings import Home, read_json
 
 log = logging.getLogger("allranks.agents_listener")
 
@@ -144,7 +144,14 @@ class AgentsListener:
         with self._making:
             if not self._home.agents_port.exists():
                 folder_trees.write_file(self._home.agents_port, json.dumps({"port": free_port()}))
-        return int(json.loads(self._home.agents_port.read_text())["port"])
+        port = read_json(self._home.agents_port, dict).get("port")
+        if not isinstance(port, int):
+            where = str(self._home.agents_port)
+            hint = "delete it if no job runs on other machines: a new port is chosen"
+            raise ServerError(
+                "the file with the port for agents is damaged", where=where, hint=hint
+            )
+        return port
 
     def certificate(self) -> Path:
         """The file with the home's key and certificate, created if missing."""

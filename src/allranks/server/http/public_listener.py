@@ -20,7 +20,7 @@ from allranks.http_limits.connection_limit import Listener
 from allranks.http_limits.server import SecondServer, config
 from allranks.server.http.agents_listener import AgentsListener
 from allranks.server.http.host_header_check import HostNames
-from allranks.settings import Home
+from allranks.settings import Home, read_json
 
 if TYPE_CHECKING:
     from allranks.api.server import PublicEndpoint
@@ -128,8 +128,8 @@ class PublicListener:
 
 def load(home: Home) -> PublicAddress | None:
     """The address that was opened last; None: none, or it was closed."""
-    with contextlib.suppress(OSError, ValueError, TypeError):
-        return PublicAddress(**json.loads(home.front.read_text()))
+    with contextlib.suppress(TypeError):
+        return PublicAddress(**read_json(home.front, dict))
     return None
 
 

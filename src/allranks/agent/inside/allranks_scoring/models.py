@@ -33,8 +33,8 @@ def load(path: str) -> Score:
     has = ", ".join(_files(path)[:10]) or "no files"
     raise SystemExit(
         "error: this model needs a scoring script: it is neither MLflow's, ONNX, a pickle nor "
-        "TorchScript, but has %s\nhint: code_configuration: {code: FOLDER, scoring_script: FILE} "
-        "with init() and run(data)" % has
+        "TorchScript, but has %s\nhint: --script FILE, or code_configuration: {code: FOLDER, "
+        "scoring_script: FILE}, with init() and run(data)" % has
     )
 
 
@@ -174,8 +174,8 @@ def _pickle(file: str) -> Predict:
             model = pickle.load(content)
     if not hasattr(model, "predict"):
         raise SystemExit(
-            "error: %s holds a %s, which has no predict()\nhint: write a scoring script"
-            % (os.path.basename(file), type(model).__name__)
+            "error: %s holds a %s, which has no predict(): it needs a scoring script with init() "
+            "and run(data), --script FILE" % (os.path.basename(file), type(model).__name__)
         )
     return model.predict  # type: ignore[no-any-return]
 
@@ -192,7 +192,8 @@ def _torch(file: str) -> Predict:
             raise
         raise SystemExit(
             "error: %s is no TorchScript: weights alone say nothing of the network\nhint: write a "
-            "scoring script that makes the network in init()" % os.path.basename(file)
+            "scoring script that makes the network in init(), and give it: --script FILE"
+            % os.path.basename(file)
         ) from None
     model.eval()
 
