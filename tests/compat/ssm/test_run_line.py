@@ -349,10 +349,13 @@ def test_a_script_for_pytorch_gets_it(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.medium
-def test_an_instance_type_local_is_the_local_compute(shared: Allranks) -> None:
-    words = ("ssm", "shell", "-p", "p", "-t", "here", "--cmd", "echo hi", "--it", "local")
-    done = shared(*words)
+def test_an_instance_type_local_is_the_local_compute(shared: Allranks, code: Path) -> None:
+    line = "echo hi; echo o > $SM_OUTPUT_DATA_DIR/o; echo m > $SM_MODEL_DIR/m"
+    words = ("ssm", "shell", "-p", "p", "-t", "here", "--cmd", line, "--it", "local")
+    done = shared(*words, "-o", "out", "--download_output", "--download_model")
     assert (done.returncode, done.stdout) == (0, "hi\n"), done.stderr
+    # Local mode of SageMaker has all of /opt/ml/output in the archive.
+    assert tree(code / "out") == ["logs/logs0", "model/m", "output/data/o"]
 
 
 @pytest.mark.medium

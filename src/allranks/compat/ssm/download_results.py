@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from allranks.compat.ssm.task import SHARED_STATE, Task
+from allranks.compat.ssm.task import KIND, SHARED_STATE, Task
 from allranks.errors import NotFound
 from allranks.sdk import Client, Job
 
@@ -18,8 +18,8 @@ _RECORDED = {"model": "model", "output": "data"}
 def download(
     task: Task, job: Job, target: Path, kinds: Sequence[str], is_local_mode: bool = False
 ) -> None:
-    """Write the logs below ``target``, and those ``kinds`` of `state`, `model` and `output`. In
-    local mode the output is in ``target`` itself."""
+    """Write the logs below ``target``, and those ``kinds`` of `state`, `model` and `output`. Local
+    mode has all of /opt/ml/output in the archive of a training task."""
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
         folder = Client().jobs.download(job.name, name, all=False) / "artifacts"
@@ -32,9 +32,11 @@ def download(
             if kind == "state":
                 _state(task, target / "state", Path(name))
             else:
-                own = target if kind == "output" and is_local_mode else target / kind
+                is_process = job.to_dict()["tags"].get(KIND) == "process"
+                has_all = kind == "output" and is_local_mode and not is_process
+                own = target / kind / ("data" if has_all else "")
                 source = folder / _RECORDED[kind]
-                own.mkdir(exist_ok=True)
+                own.mkdir(exist_ok=True, parents=True)
                 if source.is_dir():
                     shutil.copytree(source, own, dirs_exist_ok=True, symlinks=True)
 

@@ -38,7 +38,7 @@ SHARED_STATE = "shared"
 _ARCHIVES = {"model": "model.tar.gz", "output": "output.tar.gz", "source": "sourcedir.tar.gz"}
 _RECORDED = {"model": "model", "output": "data"}
 # The tag with the kind of a task.
-_KIND = "ssm_kind"
+KIND = "ssm_kind"
 _IMPORTS_TORCH = re.compile(r"(?m)^\s*(?:import|from)\s+torch\b")
 _REQUIREMENTS = "requirements.txt"
 _IMAGES = {"pytorch": "pytorch/pytorch", "tensorflow": "tensorflow/tensorflow"}
@@ -119,7 +119,7 @@ class Task:
                 e.path.startswith(_RECORDED[kind] + "/") for e in Client().jobs.files(job.name)
             ):
                 path = str(_kept(f"{job.name}-empty"))
-            is_raw = kind == "output" and job.to_dict()["tags"].get(_KIND) == "process"
+            is_raw = kind == "output" and job.to_dict()["tags"].get(KIND) == "process"
             return Channel(path, distribution, "" if is_raw else _ARCHIVES[kind])
         folder = _kept(f"{job.name}-{kind}")
         if kind == "state":
@@ -195,7 +195,7 @@ class Task:
             "tags": {
                 **{k: str(v) for k, v in request.tags.items()},
                 **self.tags,
-                _KIND: request.kind,
+                KIND: request.kind,
             },
             "command": f"{begin}exec python {PROGRAM}",
             "code": folder,
