@@ -158,13 +158,21 @@ def prepare(data: Input(type="uri_file"), out: Output(type="uri_folder"), times:
     (Path(out) / "text").write_text("%s %r %r %r" % (text, rate, loud, word))
 
 @command_component
-def show(found: Input, times: Input(type="integer")):
-    print("shown", (Path(found) / "text").read_text(), repr(times))
+def count(found: Input(type="uri_folder")) -> int:
+    return len((Path(found) / "text").read_text().split()[0])
+
+@command_component
+def named(number: int) -> str:
+    return "number %d" % (number + 1)
+
+@command_component
+def show(found: Input, times: Input(type="integer"), word: str = "none"):
+    print("shown", (Path(found) / "text").read_text(), repr(times), word)
 """
 DESIGNED = """
 from azure.ai.ml import Input, MLClient, load_component
 from azure.ai.ml.dsl import pipeline
-from steps import prepare, show
+from steps import count, named, prepare, show
 from steps.prepare import prepare as itself
 client = MLClient.from_config(None)
 
@@ -172,7 +180,9 @@ client = MLClient.from_config(None)
 def both(data, times=3):
     first = load_component(source=prepare)(data=data, times=times)
     first.environment = "current"
-    show(first.outputs.out, times=7)
+    counted = count(first.outputs.out)
+    word = named(counted.outputs.output).outputs.output
+    show(first.outputs.out, times=counted.outputs.output, word=word)
 
 job = client.jobs.create_or_update(both(Input(type="uri_file", path="a b.txt"), times=4))
 client.jobs.stream(job.name)
@@ -183,14 +193,16 @@ print(prepare.name, prepare.__doc__, client.components.create_or_update(show).ve
 @pytest.mark.slow
 def test_functions_of_mldesigner_are_steps(allranks: Allranks, code: Path) -> None:
     (code / "steps").mkdir()
-    (code / "steps" / "__init__.py").write_text("from .prepare import prepare, show\n")
+    (code / "steps" / "__init__.py").write_text(
+        "from .prepare import count, named, prepare, show\n"
+    )
     (code / "steps" / "prepare.py").write_text(PREPARE)
     (code / "steps" / "conda.yaml").write_text("dependencies: [python=3.11, pip]")
     (code / "a b.txt").write_text("x")
     (code / "submit.py").write_text(DESIGNED)
     done = allranks("python", "submit.py")
     assert done.returncode == 0, done.stderr + done.stdout
-    assert "shown xxxx 0.5 True None 7" in done.stdout
+    assert "shown xxxx 0.5 True None 4 number 5" in done.stdout
     assert done.stdout.splitlines()[-1] == "prepare Repeats a file. 1"
 
 

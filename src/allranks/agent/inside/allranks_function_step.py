@@ -1,4 +1,5 @@
-"""Runs a function that `mldesigner` made a component: SOURCE FUNCTION NAME=VALUE …. For any Python
+"""Runs a function that `mldesigner` made a component: SOURCE FUNCTION NAME=VALUE …,
+and writes what it returns to the file that is of no parameter. For any Python
 from 3.7 on, with nothing installed: in the source, `mldesigner` is what is below.
 """
 
@@ -40,11 +41,21 @@ def main(words):  # type: (List[str]) -> None
     stem = os.path.splitext(os.path.basename(source))[0]
     function = getattr(importlib.import_module(stem), name)
     parameters = inspect.signature(function).parameters
-    values = {}
+    values, target = {}, ""
     for word in words[2:]:
         key, _, text = word.partition("=")
-        values[key] = _value(text, parameters[key])
-    function(**values)
+        if key.endswith("@"):  # what another function has returned
+            key = key[:-1]
+            with open(text) as file:
+                text = file.read()
+        if key in parameters:
+            values[key] = _value(text, parameters[key])
+        else:
+            target = text
+    returned = function(**values)
+    if target:
+        with open(target, "w") as file:
+            file.write(str(returned))
 
 
 def _value(text, parameter):  # type: (str, inspect.Parameter) -> Any

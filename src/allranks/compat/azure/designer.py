@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,10 @@ from allranks.compat.azure import v2
 from allranks.compat.azure.v2 import TYPES_OF_VALUES, OpenInput, component_data
 from allranks.errors import UsageError
 from allranks.sdk.pipelines.components import Component
-from allranks.sdk.submit.nodes import Node
+from allranks.sdk.submit.nodes import Node, StepOutput
 from allranks.sdk.submit.paths import environment_of, has_files
 from allranks.spec.job_parts import Output
+from allranks.spec.pipeline.component import LITERALS
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
@@ -25,13 +26,20 @@ if TYPE_CHECKING:
 _RUNNER = "allranks_function_step"
 
 
-class FunctionComponent(Component):
-    """A component of a function; it takes positional arguments, too."""
+# The output of a function whose annotation is one of these, and what it returns.
+_RETURNED, _VALUES = "output", (str, int, float, bool)
 
-    def __init__(self, function: Callable[..., Any], data: Mapping[str, Any]) -> None:
-        super().__init__(data)
+
+class FunctionComponent(Component):
+    """A component of a function; it takes positional arguments, too. ``keys`` makes those of its
+    file, where some inputs come as files."""
+
+    def __init__(
+        self, function: Callable[..., Any], keys: Callable[[Collection[str]], Document]
+    ) -> None:
+        super().__init__(component_data("command", keys(())))
         functools.update_wrapper(self, function)
-        self._function = function
+        self._function, self._keys = function, keys
 
     def __call__(self, *values: Any, **inputs: Any) -> Node:
         signature = inspect.signature(self._function)
@@ -41,6 +49,14 @@ class FunctionComponent(Component):
         except TypeError as error:
             hint = f"its inputs: {', '.join(self.spec.inputs) or 'none'}"
             raise UsageError(f"the component {self.name}: {error}", hint=hint) from None
+        values_of_steps = [
+            name
+            for name, value in bound.arguments.items()
+            if isinstance(value, StepOutput) and self.spec.inputs[name].type in LITERALS
+        ]
+        if values_of_steps:
+            data = component_data("command", self._keys(values_of_steps))
+            return Component(data)(**bound.arguments)
         return super().__call__(**bound.arguments)
 
 
@@ -60,23 +76,30 @@ def command_component(
             message = f"the component {function.__name__} is not in a file"
             raise UsageError(message, hint="move it from the notebook to a .py file")
         root = Path(file.parent, code or ".").resolve()
-        inputs, outputs = _ports(function)
         name = keywords.get("name") or function.__name__
         words = ["python", "-m", _RUNNER, os.path.relpath(file, root), function.__name__]
-        line = shlex.join(words)
-        for key, declared in inputs.items():
-            word = f'{key}="${{{{inputs.{key}}}}}"'
-            line += f" $[[{word}]]" if declared.given.get("optional") else f" {word}"
-        line += "".join(f' {key}="${{{{outputs.{key}}}}}"' for key in outputs)
-        defaults = {"description": inspect.getdoc(function), "display_name": name, **keywords}
-        own = {"name": name, "command": line, "code": str(root), "inputs": inputs}
-        made = {
-            **defaults,
-            **own,
-            "outputs": outputs,
-            "environment": _environment(environment, file.parent),
-        }
-        return FunctionComponent(function, component_data("command", made))
+
+        def keys(come_as_files: Collection[str]) -> Document:
+            line, (inputs, outputs) = shlex.join(words), _ports(function)
+            for key, declared in inputs.items():
+                is_file = key in come_as_files
+                word = f'{key}{"@" * is_file}="${{{{inputs.{key}}}}}"'
+                line += f" $[[{word}]]" if declared.given.get("optional") else f" {word}"
+                inputs[key] = OpenInput(type="uri_file") if is_file else declared
+            line += "".join(f' {key}="${{{{outputs.{key}}}}}"' for key in outputs)
+            return {
+                "description": inspect.getdoc(function),
+                "display_name": name,
+                **keywords,
+                "name": name,
+                "command": line,
+                "code": str(root),
+                "inputs": inputs,
+                "outputs": outputs,
+                "environment": _environment(environment, file.parent),
+            }
+
+        return FunctionComponent(function, keys)
 
     return decorate if func is None else decorate(func)
 
@@ -84,7 +107,10 @@ def command_component(
 def _ports(function: Callable[..., Any]) -> tuple[Document, Document]:
     inputs: Document = {}
     outputs: Document = {}
-    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+    signature = inspect.signature(function, eval_str=True)
+    if signature.return_annotation in _VALUES:
+        outputs[_RETURNED] = {"type": "uri_file"}
+    for name, parameter in signature.parameters.items():
         if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             hint = "name each input"
             raise UsageError(f"{function.__name__} takes any number of inputs", hint=hint)
