@@ -29,6 +29,6 @@ def test_the_prefix_of_a_download_is_a_folder_or_a_file(
     for name in ("a/x.csv", "a/y.csv", "z.csv"):
         (tmp_path / "store" / name).write_text(name)
     monkeypatch.setattr(Datastore, "folder", tmp_path / "store")
-    for prefix, count in (("a/x.csv", 1), ("a", 2), (None, 3)):
+    for prefix, count in (("a/x.csv", 1), ("a", 2), (None, 3), ("/a/", 2), ("a/x", 1), ("b", 0)):
         assert Datastore(None, "s").download(str(tmp_path / f"{count}"), prefix=prefix) == count
     assert (tmp_path / "1/a/x.csv").read_text() == "a/x.csv"

@@ -28,6 +28,9 @@ def rows_of(run, step, output, config):
     target = tempfile.mkdtemp(dir=".")
     batch_output.download(local_path=target)
     names = (target, batch_output.path_on_datastore, config.append_row_file_name)
+    again = tempfile.mkdtemp(dir=".")
+    assert store.download(again, prefix=batch_output.path_on_datastore) >= 1
+    assert os.path.exists(os.path.join(again, *names[1:]))
     return sorted(open(os.path.join(*names)).read().splitlines())
 """
 FILES = """

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.compat.azure.v1.arguments import REFERENCE, Bound
+from allranks.compat.azure.v1.data.output import OutputData
 from allranks.compat.azure.v1.exceptions import found, not_there
 from allranks.sdk import Client
 from allranks.spec import datastore as datastore_spec
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from allranks.api.common import Document
 
 MODES = {"mount": "ro_mount", "download": "download", "direct": "direct"}
+# Where Azure puts the outputs of jobs, and ``OutputData`` says that they are.
+_OF_JOB = re.compile(r"/?azureml/([^/]+)/([^/]+)/?")
 _DEFAULT = ("workspaceblobstore", "workspacefilestore", "default")
 
 
@@ -146,10 +149,16 @@ class Datastore:
     def download(
         self, target_path: str, prefix: str | None = None, overwrite: bool = False, **_: Any
     ) -> int:
-        """Copy files from the datastore; returns how many. ``prefix``: a folder, or a file."""
+        """Copy files from the datastore; returns how many. ``prefix``: a folder or a file, the
+        beginning of such a path, or the place of a job's output."""
         start = self.folder / (prefix or "").lstrip("/")
-        below = [start] if start.is_file() else sorted(start.rglob("*"))
-        files = [each for each in below if each.is_file()]
+        if (of_job := _OF_JOB.fullmatch(prefix or "")) and not start.exists():
+            return OutputData(*of_job.groups()).download(target_path)
+        if start.exists():
+            below = [start] if start.is_file() else sorted(start.rglob("*"))
+        else:
+            below = [path for path in start.parent.rglob("*") if str(path).startswith(str(start))]
+        files = [path for path in sorted(below) if path.is_file()]
         for file in files:
             copied(file, Path(target_path, file.relative_to(self.folder)), overwrite)
         return len(files)
