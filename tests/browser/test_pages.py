@@ -109,6 +109,41 @@ def test_a_running_job_is_shown_live(site: Site, signed_in: Watched, running: st
     signed_in.ok()
 
 
+def test_a_live_page_takes_few_bytes(site: Site, signed_in: Watched, running: str) -> None:
+    """Only new points, and pages compressed, without their forms' secret, which stays in the page
+    that is open."""
+    page = signed_in.page
+    protocol = page.context.new_cdp_session(page)
+    protocol.send("Network.enable")
+    sizes: list[int] = []
+    protocol.on("Network.dataReceived", lambda each: sizes.append(each["encodedDataLength"]))
+    refreshes: list[Any] = []
+    page.on(
+        "response",
+        lambda each: "x-allranks-refresh" in each.request.headers and refreshes.append(each),
+    )
+    for place in ("/", f"/jobs/{running}/metrics"):
+        signed_in.go(f"{site.url}/ui{place}")
+        refreshes.clear()
+        until(lambda: page.evaluate("1") and len(refreshes) >= 2)
+        sizes.clear()
+        page.wait_for_timeout(6000)
+        assert 0 < sum(sizes) < 60_000, place
+    steps = "document.querySelector('#charts .plot').data[0].x"
+    before = len(page.evaluate(steps))
+    until(lambda: page.evaluate(f"{steps}.length") > before + 10)
+    drawn = page.evaluate(steps)
+    assert drawn == [*range(len(drawn))], "no point twice, and none left out"
+    answer = refreshes[-1]
+    assert answer.headers["content-encoding"] == "gzip"
+    secret = page.locator("input[name=forms]").last.input_value()
+    assert secret
+    assert secret not in answer.text()
+    values = "[...document.querySelectorAll('input[name=forms]')].map((each) => each.value)"
+    assert set(page.evaluate(values)) == {secret}
+    signed_in.ok()
+
+
 def test_what_comes_while_a_page_is_open(site: Site, signed_in: Watched) -> None:
     """Opened before there is anything to see."""
     (site.code / "late.py").write_text(

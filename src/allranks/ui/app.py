@@ -123,10 +123,27 @@ def create_app(api_url: str, key: bytes, services: Path) -> ASGIApp:
 
 
 def _route(path: str, page: Handler, methods: tuple[str, ...]) -> Route:
-    """Numbers and output are compressed; pages are not, whose sizes would tell of their forms'
-    secret to whoever may choose a part of them."""
-    small = [Middleware(GZipMiddleware)] if path.endswith((".json", "/log")) else None
-    return Route(path, _signed_in(page), methods=[*methods], middleware=small)
+    """Numbers and output are compressed."""
+    numbers = path.endswith((".json", "/log"))
+    compressed = Middleware(GZipMiddleware if numbers else _CompressedRefresh)
+    return Route(path, _signed_in(page), methods=[*methods], middleware=[compressed])
+
+
+class _CompressedRefresh:
+    """Compresses pages that refresh one that is open, and lack the secret of its forms. Others are
+    not, whose sizes would tell of that secret to whoever may choose a part of them."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._whole, self._compressed = app, GZipMiddleware(app)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._compressed if _is_refresh(Request(scope)) else self._whole
+        await app(scope, receive, send)
+
+
+def _is_refresh(request: Request) -> bool:
+    """Whether `page.js` asks for what is new on a page."""
+    return request.method == "GET" and "x-allranks-refresh" in request.headers
 
 
 class _Secured:
@@ -173,7 +190,7 @@ def _signed_in(page: Handler) -> Handler:
                 back = quote(there, safe="")
                 return RedirectResponse(f"{BASE}/sign-in?back={back}", 303)
             return JSONResponse({"error": "sign in again"}, 401)
-        request.state.forms = signed.forms
+        request.state.forms = "" if _is_refresh(request) else signed.forms
         if request.method == "POST":
             await signing.check_form(request, signed.forms)
         return await page(request)

@@ -14,7 +14,7 @@ from allranks.api import routes
 from allranks.errors import AllranksError
 
 # Seconds: of a question for news, and the least between two of them to a page.
-_WAIT, _LEAST = 25.0, 0.5
+_WAIT, _LEAST = 25.0, 1.0
 
 
 def events(pieces: AsyncIterator[Any]) -> Response:

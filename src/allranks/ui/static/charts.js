@@ -177,6 +177,43 @@ async function across(name, span) {
 }
 
 const loaded = new Map();
+// When each of them was asked for as a whole, and those to which points have been added since.
+const begun = new Map();
+const stale = new Set();
+// Seconds by which points of a series may come later than those of others, and milliseconds after
+// which all are asked for again, with those that came later.
+const [LATE, WHOLE] = [30, 300_000];
+
+// Add the points that came since to series. `at` is the place of its time in a point.
+async function grow(series, at, ask) {
+  const ends = series.map(({ points }) => points.at(-1)?.[at] ?? 0);
+  const newest = Math.max(0, ...ends);
+  const begin = Math.min(newest, ...ends.filter((each) => each > newest - LATE));
+  for (const fresh of await ask({ begin, end: 1e12 })) {
+    const own = series.find(({ id }) => id === fresh.id);
+    const last = own?.points.at(-1);
+    const isNew = (point) => point[at] > last[at] || (point[at] === last[at] && point[0] > last[0]);
+    if (own) own.points.push(...(last ? fresh.points.filter(isNew) : fresh.points));
+    else series.push(fresh);
+  }
+}
+
+function isFull(key, series) {
+  const old = Date.now() - (begun.get(key) ?? 0) > WHOLE;
+  return old || series.some(({ points }) => points.length > 2 * POINTS);
+}
+
+async function load(key, name, banded, most) {
+  const news = stale.delete(key);
+  const [of] = loaded.get(key)?.length === 1 ? loaded.get(key) : [];
+  if (loaded.has(key) && !news) return;
+  if (of && !banded && !runs && !isFull(key, of.series)) {
+    await grow(of.series, 1, async (span) => (await points(name, span, most))[0].series);
+    return;
+  }
+  begun.set(key, Date.now());
+  loaded.set(key, await (banded ? across(name) : points(name, null, most)));
+}
 // What is looked at closely: by metric, a time span and its points.
 const close = new Map();
 
@@ -186,7 +223,7 @@ async function draw(box) {
   const banded = isBand(name, given);
   const key = `${banded} ${name}`;
   const most = Math.max(100, Math.min(POINTS, Math.floor((10 * POINTS) / Math.max(1, rankCount(name)))));
-  if (!loaded.has(key)) loaded.set(key, await (banded ? across(name) : points(name, null, most)));
+  await load(key, name, banded, most);
   const data = banded
     ? bands(close.get(key) ?? loaded.get(key), given)
     : traces(withClose(loaded.get(key), close.get(key)), given);
@@ -395,13 +432,24 @@ const UNITS = {
   disk_read: "bytes/s", disk_write: "bytes/s", net_in: "bytes/s", net_out: "bytes/s",
 };
 
-// The series of each resource by its name.
+// All series of resources, and those of each by its name.
+let ofNodes = [];
 let used = new Map();
 
+async function loadResources() {
+  const ask = async (between) => (await json(`${resources.dataset.points}?most=${POINTS}${between}`)).series;
+  if (!isFull("resources", ofNodes)) {
+    await grow(ofNodes, 0, ({ begin, end }) => ask(`&begin=${begin}&end=${end}`));
+    return;
+  }
+  begun.set("resources", Date.now());
+  ofNodes = await ask("");
+}
+
 async function drawResources() {
-  const { series } = await json(`${resources.dataset.points}?most=${POINTS}`);
+  await loadResources();
   used = new Map();
-  for (const each of series) {
+  for (const each of ofNodes) {
     if (each.name.endsWith("_total")) continue;
     used.set(each.name, [...(used.get(each.name) ?? []), each]);
   }
@@ -488,7 +536,7 @@ let last = 0;
 addEventListener("news", () => {
   if (Date.now() - last < 2000) return;
   last = Date.now();
-  loaded.clear();
+  for (const key of loaded.keys()) stale.add(key);
   if (charts) place();
   redraw();
   if (resources) drawResources();

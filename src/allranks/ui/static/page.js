@@ -86,7 +86,8 @@ export async function refresh() {
   }
   busy = true;
   try {
-    const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+    const headers = { accept: "text/html", "x-allranks-refresh": "yes" };
+    const answer = await fetch(location.href, { headers });
     if (answer.redirected && new URL(answer.url).pathname === "/ui/sign-in") {
       location.assign(answer.url);
       return;
@@ -94,6 +95,9 @@ export async function refresh() {
     if (answer.ok) {
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       document.title = page.title;
+      // A refresh comes without the secret of forms, so that it can be compressed.
+      const secret = document.querySelector("input[name=forms]")?.defaultValue;
+      for (const each of page.querySelectorAll("input[name=forms]")) each.setAttribute("value", secret);
       for (const part of page.querySelectorAll("[data-part]")) {
         const old = document.getElementById(part.id);
         const source = part.outerHTML;
