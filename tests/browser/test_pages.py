@@ -327,6 +327,16 @@ def test_what_made_it_and_who_uses_it(site: Site, signed_in: Watched) -> None:
     signed_in.ok()
 
 
+def test_a_guessed_address_leads_to_the_page(site: Site, signed_in: Watched) -> None:
+    page = signed_in.page
+    signed_in.go(f"{site.url}/jobs/good")
+    assert page.url == f"{site.url}/ui/jobs/good"
+    page.goto(f"{site.url}/nosuch")
+    assert page.locator("h1").inner_text() == "That did not work"
+    answer = page.request.get(f"{site.url}/api/v1/jobs", headers={"accept": "text/html"})
+    assert answer.status == 401
+
+
 def test_every_version_of_an_asset_is_reachable(site: Site, signed_in: Watched) -> None:
     """From the list, with its label, its date, and the jobs that use it."""
     page = signed_in.page

@@ -23,6 +23,7 @@ from allranks.http_limits.header_limits import CONNECTION
 from allranks.server.agent_api import routes as agents
 from allranks.server.api.routes.mlflow import PREFIX
 from allranks.server.api.routes.ui import PREFIX as UI
+from allranks.server.api.routes.ui import is_guessed_page
 from allranks.server.auth.roles import PERSON, Person
 from allranks.server.dependencies import Services
 from allranks.server.http.error_responses import reply
@@ -113,7 +114,7 @@ class Gate:
             return self._service_pages
         if f"{scope['path']}/".startswith(f"{PREFIX}/"):
             return self._mlflow  # which authenticates by itself and refuses in MLflow's format
-        if f"{scope['path']}/".startswith(f"{UI}/") or scope["path"] == "/":
+        if f"{scope['path']}/".startswith(f"{UI}/") or is_guessed_page(scope, headers):
             return self._ui  # as MLflow
         self._services.host_names.check(headers)
         if scope["path"] == HEALTH:

@@ -25,9 +25,18 @@ def page(job: str) -> str | None:
     return f"{PREFIX}/jobs/{job}" if installed() else None
 
 
+def is_guessed_page(scope: Any, headers: Headers) -> bool:
+    """Whether a browser opens an address that lacks `/ui`."""
+    path = scope["path"]
+    if path == "/":
+        return True
+    opens = scope["method"] == "GET" and headers.get("accept", "").startswith("text/html")
+    return opens and not path.startswith("/api/") and path != "/healthz"
+
+
 class UiProxy:
-    """The application for /ui, and for browsers at /. ``url``: where the API answers on this
-    machine."""
+    """The application for /ui, and for browsers at any address but the API's. ``url``: where the
+    API answers on this machine."""
 
     def __init__(self, home: Home, url: str, host_names: HostNames) -> None:
         self._child = UiServer(home, url) if installed() else None
@@ -48,6 +57,8 @@ class UiProxy:
                 raise Unsupported("this server has no web page", hint=hint)
             if scope["path"] in ("/", PREFIX):
                 answer = RedirectResponse(f"{PREFIX}/")
+            elif not scope["path"].startswith(f"{PREFIX}/"):
+                answer = RedirectResponse(PREFIX + scope["raw_path"].decode("latin-1"))
             else:
                 await self._forward(self._child, scope, headers, receive, send)
                 return
