@@ -267,6 +267,29 @@ def test_what_cannot_be_read_and_is_azures_is_said(tmp_path: Path) -> None:
     assert job_files.look(tmp_path / "c.yml", "c.yml") is None
 
 
+def test_an_asset_whose_path_is_missing_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "a b").mkdir()
+    texts = {
+        "environment": "conda_file: %s\n",
+        "data": "path: %s\n",
+        "model": "path: %s\n",
+    }
+    for kind, text in texts.items():
+        file = tmp_path / f"my {kind}.yml"
+        schema = (
+            f"$schema: https://azuremlschemas.azureedge.net/latest/{kind}.schema.json\nname: x\n"
+        )
+        for path, runs in (("a b", "yes"), ("azureml:x:1", "yes"), ("./nosuch", "no")):
+            file.write_text(schema + text % path)
+            finding = job_files.look(file, file.name)
+            assert finding is not None
+            assert finding.runs == runs
+            if runs == "no":
+                assert "'./nosuch' is not there" in finding.problems[0][0]
+            else:
+                assert finding.notes == (f"allranks {kind} create -f '{file.name}'",)
+
+
 @pytest.mark.medium
 def test_a_folder_without_any(allranks: Allranks, code: Path) -> None:
     (code / "empty").mkdir()

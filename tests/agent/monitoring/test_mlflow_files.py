@@ -77,3 +77,22 @@ def test_a_view_without_end_is_not_read(tmp_path: Path) -> None:
         )
     files.look(at_once=True)
     assert not (tmp_path / "points").exists()
+
+
+def test_models_that_are_only_in_mlflows_own_files_are_named(tmp_path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "mlflow.db")) as database, database:
+        database.executescript(TABLES)
+        database.execute("CREATE TABLE model_versions (name, version)")
+        database.execute("INSERT INTO model_versions VALUES ('old', 1)")
+        database.commit()
+        files = MlflowFiles(tmp_path, tmp_path / "points")
+        assert files.notes() == []
+        database.execute("INSERT INTO model_versions VALUES ('birds\x1b', 1)")
+        database.commit()
+        (tmp_path / "mlruns" / "models" / "cats" / "version-2").mkdir(parents=True)
+        files.look(at_once=True)
+        (note,) = files.notes()
+    assert "`birds" in note["message"]
+    assert "\x1b" not in note["message"]
+    assert "`cats:2` is only in MLflow's own files" in note["message"]
+    assert "allranks model register NAME --job JOB" in note["message"]

@@ -13,18 +13,23 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks import folder_trees
 from allranks.agent.trackers.readings import BadRows, lines, parameter_text
+from allranks.core.text import printable
 
 # Seconds between two readings while ranks run.
 _PAUSE = 0.5
 # Rows and files of one reading, and bytes of a line or a small file.
 _ROWS, _FILES, _SIZE = 100_000, 10_000, 1 << 16
+# Models that a note names.
+_NAMED = 5
+# Characters of their names.
+_NAME = 255
 # The share of a CPU that reading may take.
 _SHARE = 0.02
 _META = re.compile(r"^(run_name|start_time|end_time): *(.*?) *$", re.MULTILINE)
@@ -73,15 +78,29 @@ class MlflowFiles:
             _Folder(folder / "mlruns", folder, self.bad),
         )
         self._into, self._due = into, 0.0
+        self._old_models, self._new_models = self._models(), set[str]()
         self._old = {run.id for source in self._sources for run in source.read().runs}
         self._first: _Run | None = None
         self._prefixes: dict[str, str] = {}
         self._parameters: dict[str, str] = {}
 
     def notes(self) -> list[dict[str, Any]]:
-        """For the record, if rows were damaged."""
+        """For the record: models that MLflow says it registered, and whether rows were damaged."""
         message = self.bad.message()
-        return [{"message": f"MLflow's files: {message}"}] if message else []
+        notes = [{"message": f"MLflow's files: {message}"}] if message else []
+        if new := sorted(self._new_models):
+            names = ", ".join(f"`{name}`" for name in new[:_NAMED])
+            names += ", …" if len(new) > _NAMED else ""
+            message = (
+                f"{names} is only in MLflow's own files in the working folder, not registered: "
+                "pip install 'allranks[mlflow]' where the server runs, and restart the server; or "
+                "allranks model register NAME --job JOB --path PATH"
+            )
+            notes.append({"about": "mlflow", "message": message})
+        return notes
+
+    def _models(self) -> set[str]:
+        return {printable(name) for source in self._sources for name in source.models()}
 
     def look(self, at_once: bool = False) -> None:
         """Read what is new, at most every few seconds unless ``at_once``."""
@@ -92,6 +111,8 @@ class MlflowFiles:
         for source in self._sources:
             while self._record(source.read(at_once)) and at_once:
                 pass
+        if at_once:  # before the working folder goes to the record
+            self._new_models = self._models() - self._old_models
         spent = time.thread_time() - began
         self._due = time.monotonic() + max(_PAUSE, spent / _SHARE)
 
@@ -144,10 +165,28 @@ class _Database:
         FROM metrics WHERE rowid > ? AND EXISTS (
             SELECT 1 FROM sqlite_master WHERE name = 'metrics' AND type = 'table'
         ) ORDER BY rowid LIMIT ?"""  # a view may have rows without end
+    _MODELS = "SELECT name, version FROM model_versions LIMIT ?"
     _PARAMETERS = "SELECT run_uuid, key, value FROM params LIMIT ?"
 
     def __init__(self, path: Path, bad: BadRows) -> None:
         self._path, self._last, self._stamp, self._bad = path, 0, (0, 0), bad
+
+    def models(self) -> Iterable[str]:
+        """The registered models, as `NAME:VERSION`."""
+        if not self._path.exists():
+            return []
+        try:
+            import sqlite3  # lazy: few jobs have such a file
+
+            from allranks.agent.trackers.job_database import connected  # lazy: as above
+        except ImportError:
+            return []  # the node's Python was built without it
+        try:
+            with connected(self._path, self._path.parent) as database:
+                rows = database.execute(self._MODELS, [_FILES]).fetchall()
+        except (OSError, sqlite3.Error):
+            return []
+        return [f"{str(name)[:_NAME]}:{str(version)[:_NAME]}" for name, version in rows]
 
     def read(self, is_last: bool = False) -> _Found:
         """All runs, and the points since the call before; nothing if the file is as it was."""
@@ -207,6 +246,11 @@ class _Folder:
     def __init__(self, path: Path, below: Path, bad: BadRows) -> None:
         self._path, self._below, self._bad = path, below, bad
         self._sizes: dict[Path, int] = {}
+
+    def models(self) -> Iterable[str]:
+        """The registered models, as `NAME:VERSION`."""
+        folders = islice(self._path.glob("models/*/version-*"), _FILES)
+        return [f"{path.parent.name}:{path.name.removeprefix('version-')}" for path in folders]
 
     def read(self, is_last: bool = False) -> _Found:
         """All runs, and the points since the call before."""

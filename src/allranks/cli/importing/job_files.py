@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,7 +37,7 @@ _SCHEMA = re.compile(r"/([A-Za-z]+)\.schema\.json")
 _OTHERS = {
     "environment": "allranks environment create -f",
     "data": "allranks data create -f",
-    "model": "allranks model register",
+    "model": "allranks model create -f",
     "schedule": "allranks schedule create -f",
     "azureBlob": "allranks datastore create -f",
 }
@@ -61,7 +63,9 @@ def look(file: Path, name: str) -> Finding | None:
     if kind in _JOBS:
         return _job(file, name, kind, data)
     if kind in _OTHERS:
-        return Finding(name, kind, YES, (f"{_OTHERS[kind]} {name}",))
+        if missing := _paths_not_there(file.parent, data):
+            return Finding(name, kind, NO, problems=missing)
+        return Finding(name, kind, YES, (f"{_OTHERS[kind]} {shlex.quote(name)}",))
     if kind.endswith(("Endpoint", "Deployment")):
         return _served(file.parent, name, kind, data, lines)
     if kind:
@@ -128,8 +132,32 @@ def _served(
     if not file.exists():
         hint = "set `code_configuration.code` to the folder that has it"
         return Finding(name, kind, NO, problems=((f"{file.name} is not in its code", hint),))
-    command = f"allranks {'deployment' if is_deployment else 'endpoint'} create -f {name}"
+    words = f"{'deployment' if is_deployment else 'endpoint'} create -f {shlex.quote(name)}"
+    command = f"allranks {words}"
     return Finding(name, kind, YES, (command, *notes))
+
+
+def _paths_not_there(folder: Path, data: Document) -> tuple[tuple[str, str], ...]:
+    """The files and folders of this machine that an asset's file names and that are missing."""
+    build = data.get("build")
+    paths = {key: data.get(key) for key in ("path", "conda_file")}
+    if isinstance(build, dict):
+        paths["build.path"] = build.get("path")
+    hint = "it starts at the folder of this file: put it there, or change the path"
+    return tuple(
+        (f"{key}: {path!r} is not there", hint)
+        for key, path in paths.items()
+        if isinstance(path, str) and not _is_there(folder, path)
+    )
+
+
+def _is_there(folder: Path, path: str) -> bool:
+    """Whether a path is one of this machine that exists, or an address."""
+    plain = path.removeprefix("file://").removeprefix("file:")
+    is_address = "://" in plain or plain.startswith(("azureml:", "runs:", "models:"))
+    with contextlib.suppress(OSError, ValueError):
+        return is_address or (folder / Path(plain).expanduser()).exists()
+    return False
 
 
 def _scripts_not_there(folder: Path, data: Document) -> list[str]:

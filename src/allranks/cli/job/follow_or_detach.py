@@ -322,7 +322,7 @@ def _notes(job: JobAnswer, events: Sequence[EventAnswer]) -> list[str]:
         event["data"]
         for event in events
         # An agent says the first ones once.
-        if event["data"].get("about") in ("warm", CHECKPOINT, "pipe", "apart")
+        if event["data"].get("about") in ("warm", CHECKPOINT, "pipe", "apart", "mlflow")
     ]
     of_metrics = metric_notes(events, job["attempts"])
     reported = _reported(job) if any("missed" in note for note in of_metrics) else set()
