@@ -14,6 +14,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.end_to_end, pytest.mark.timeout(600)
 
 SCORE = "import json\ndef run(data):\n    return [each * 2 for each in json.loads(data)['data']]\n"
 
+_REQUESTS_AND_LATENCIES = """() => {
+    const [requests, , latency] = [...document.querySelectorAll("#series .plot")];
+    return requests.data[0].y.map((value, at) => [value, latency.data[0].y[at]]);
+}"""
+
 
 def test_endpoints(site: Site, browser: Any) -> None:
     folder = site.code / "doubler"
@@ -53,6 +58,9 @@ def test_endpoints(site: Site, browser: Any) -> None:
         page.wait_for_selector("#series .gtitle")
         names = page.locator("#series .gtitle").all_text_contents()
         assert names == ["Requests", "Errors and refusals", "Latency", "Queue", "Replicas"]
+        drawn = page.evaluate(_REQUESTS_AND_LATENCIES)
+        assert drawn
+        assert all((requests > 0) == (latency is not None) for requests, latency in drawn)
         # Forms need the secret of the pages.
         for place in ("endpoints/doubler/try", "deploy?model=doubler:1"):
             refused = page.request.post(f"{site.url}/ui/{place}", form={"body": "{}", "name": "x"})
