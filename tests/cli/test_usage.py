@@ -26,6 +26,8 @@ from tests.support import CLI, environment
         ),
         (["job", "delte"], "`allranks job delte`", "did you mean `allranks job delete`?"),
         (["job", "frobnicate"], "`allranks job frobnicate`", "`allranks job --help` lists"),
+        (["run", "-f", "a.yml"], "arguments: -f", "give the file: allranks job create -f a.yml"),
+        (["job", "create", "a b.yml"], "-f/--file", "allranks job create -f 'a b.yml'"),
         (["rum"], "no command `allranks rum`", "did you mean `allranks run`?"),
         (["run", "--bogus", "--", "true"], "--bogus", "`allranks run --help` shows the options"),
         (["describe", "x"], "`allranks describe`", "did you mean `allranks job show`?"),

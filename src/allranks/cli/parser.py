@@ -74,6 +74,14 @@ class Parser(argparse.ArgumentParser):
         elif unknown is not None and runs:
             command = "allranks run [OPTIONS] -- COMMAND…"
             hint = f"put `--` before the command, and its options after it: {command}; {hint}"
+        file = next((word for word in self._words if word.endswith((".yml", ".yaml"))), None)
+        if file is not None and (
+            message.endswith("required: -f/--file") or (runs and message.endswith("arguments: -f"))
+        ):
+            import shlex  # lazy: only for such a mistake
+
+            name = "job create" if runs else self.name
+            hint = f"give the file: allranks {name} -f {shlex.quote(file)}"
         raise UsageError(message, hint=hint)
 
     def _nearest_option(self, option: str, cutoff: float) -> str | None:
