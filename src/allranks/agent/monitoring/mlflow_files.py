@@ -170,6 +170,7 @@ class _Database:
 
     def __init__(self, path: Path, bad: BadRows) -> None:
         self._path, self._last, self._stamp, self._bad = path, 0, (0, 0), bad
+        self._count = 0
 
     def models(self) -> Iterable[str]:
         """The registered models, as `NAME:VERSION`."""
@@ -205,14 +206,18 @@ class _Database:
         try:
             with connected(self._path, self._path.parent) as database:
                 # Before the runs, so that each point's run is among them.
-                rows = database.execute(self._POINTS, [self._last, _ROWS]).fetchall()
-                runs = database.execute(self._RUNS, ["mlflow.parentRunId", _ROWS]).fetchall()
-                named = database.execute(self._PARAMETERS, [_ROWS]).fetchall()
+                rows = [*database.rows(self._POINTS, [self._last, _ROWS])]
+                runs = [*database.rows(self._RUNS, ["mlflow.parentRunId", _ROWS])]
+                named = [*database.rows(self._PARAMETERS, [_ROWS])]
         except (sqlite3.Error, OSError) as error:
             # Else it is being made or locked, or another program's.
             if is_last and "no such" not in str(error):
                 self._bad.add(error)
             return _NOTHING
+        self._count += len(rows)
+        if self._count > database.size:  # a virtual table, which may go on without end
+            self._bad.add("it has more rows than its files have bytes")
+            rows = []
         if len(rows) < _ROWS:  # else there are more
             self._stamp = stamp
         if rows:

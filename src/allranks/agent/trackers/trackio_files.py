@@ -37,6 +37,8 @@ class TrackioFile:
         self.damage, self.bad = "", BadRows()
 
     def read(self, is_last: bool = False) -> Iterator[Reading]:
+        if self.damage:
+            return
         wal = self._path.with_name(f"{self._path.name}-wal")
         stats = [path.stat() for path in (self._path, wal) if path.exists()]
         stamp = [(stat.st_mtime_ns, stat.st_size) for stat in stats]
@@ -45,20 +47,27 @@ class TrackioFile:
         try:
             import sqlite3  # lazy: few jobs have such a file
 
-            from allranks.agent.trackers.job_database import connected  # lazy: as above
+            from allranks.agent.trackers.job_database import (  # lazy: as above
+                connected,
+                size_of,
+            )
         except ImportError:
             self.damage = "the node's Python has no SQLite"
             return
         try:
             with connected(self._path, self._below) as database:
-                for run, config in database.execute(_CONFIGS):
+                for run, config in database.rows(_CONFIGS):
                     if self._configs.get(run) != config and self._run in (None, run):
                         self._configs[run] = config
                         yield Reading([], self._parameters(config), [], str(run))
+            read = 0
             while True:  # each time anew: a use may take a second
                 with connected(self._path, self._below) as database:
-                    rows = list(_some(database.execute(_METRICS, [self._last, self._run])))
-                if not rows:
+                    rows = list(_some(database.rows(_METRICS, [self._last, self._run])))
+                read += sum(map(size_of, rows))
+                if read > database.size + PIECE:  # a view, which may go on without end
+                    self.damage = "it has more rows than its files have bytes"
+                if not rows or self.damage:
                     break
                 self._last = rows[-1][0]
                 yield from self._parts(rows)
@@ -110,7 +119,7 @@ def run_names(path: Path) -> list[str]:
 
     try:
         with connected(path, path.parent) as database:
-            return [str(name) for (name,) in database.execute(_NAMES)]
+            return [str(name) for (name,) in database.rows(_NAMES)]
     except (OSError, sqlite3.Error):
         return []
 
