@@ -184,7 +184,7 @@ class _Database:
             return []  # the node's Python was built without it
         try:
             with connected(self._path, self._path.parent) as database:
-                rows = database.execute(self._MODELS, [_FILES]).fetchall()
+                rows = [*database.rows(self._MODELS, [_FILES])]
         except (OSError, sqlite3.Error):
             return []
         return [f"{str(name)[:_NAME]}:{str(version)[:_NAME]}" for name, version in rows]
