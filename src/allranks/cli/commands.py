@@ -206,7 +206,7 @@ def groups() -> list[str]:
 
 def in_group(group: str) -> list[tuple[str, Command]]:
     """The group's commands, and the command with the group's own name, if there is one."""
-    return [each for each in COMMANDS.items() if each[0].split()[0] == group]
+    return [item for item in COMMANDS.items() if item[0].split()[0] == group]
 
 
 def split_command(words: Sequence[str]) -> tuple[str, list[str]]:

@@ -162,7 +162,7 @@ def _nearest(name: str) -> str:
 
 def _overview() -> str:
     lines = ["usage: allranks COMMAND …", "", "Run distributed training scripts, unmodified.", ""]
-    lines += _lines([each for each in COMMANDS.items() if each[0].split()[0] not in groups()])
+    lines += _lines([item for item in COMMANDS.items() if item[0].split()[0] not in groups()])
     for group in groups():
         lines += ["", *_lines(in_group(group))]
     lines += [

@@ -53,7 +53,7 @@ class Parser(argparse.ArgumentParser):
 
         self._is_for_help = True
         lines = (f"{self.prog} {each}".rstrip() for each in EXAMPLES[self.name])
-        return super().format_help() + "\nexamples:\n" + "".join(f"  {each}\n" for each in lines)
+        return super().format_help() + "\nexamples:\n" + "".join(f"  {line}\n" for line in lines)
 
     def error(self, message: str) -> NoReturn:
         # argparse names the Python function that rejected a value.
@@ -88,7 +88,7 @@ class Parser(argparse.ArgumentParser):
         import difflib  # lazy: only for a misspelt option
 
         # Without their dashes, which would make all of them alike.
-        names = [each[2:] for each in self._option_string_actions if each.startswith("--")]
+        names = [option[2:] for option in self._option_string_actions if option.startswith("--")]
         near = difflib.get_close_matches(option.lstrip("-"), names, 1, cutoff)
         return f"--{near[0]}" if near else None
 

@@ -68,18 +68,20 @@ class Signature(NamedTuple):
 
     @property
     def takes_body(self) -> bool:
-        return any(each.source is BODY for each in self.arguments)
+        return any(argument.source is BODY for argument in self.arguments)
 
     def call(self, request: Request, body: bytes) -> Any:
         """Call the function. Raises UsageError for arguments that are missing or invalid."""
-        return self.function(**{each.name: _value(each, request, body) for each in self.arguments})
+        return self.function(
+            **{argument.name: _value(argument, request, body) for argument in self.arguments}
+        )
 
 
 def signature(function: Callable[..., Any], path: str) -> Signature:
     """The signature of the function of a route with that path."""
     hints = get_type_hints(function, include_extras=True)
     parameters = inspect.signature(function).parameters.values()
-    arguments = (_argument(each, hints[each.name], path) for each in parameters)
+    arguments = (_argument(parameter, hints[parameter.name], path) for parameter in parameters)
     return Signature(function, tuple(arguments))
 
 

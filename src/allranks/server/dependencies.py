@@ -137,7 +137,7 @@ class Services(NamedTuple):
             each for made in submissions for each in (made.get("code"), *snapshots(made["spec"]))
         }
         codes |= {*snapshots(self.batch.components())}
-        return self.components.codes() | {each for each in codes if each}
+        return self.components.codes() | {code for code in codes if code}
 
     def kept_uploads(self) -> set[str]:
         """The digests of the uploads of data assets and schedules."""

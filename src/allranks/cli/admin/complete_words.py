@@ -209,4 +209,6 @@ def _recorded(group: str) -> list[str]:
     if not _has_server_only():
         return of_home(settings.home())
     answer = _get(routes.by_address(f"GET /{collection}"))
-    return sorted({each["name"] for each in (answer["computes"] if group == "compute" else answer)})
+    return sorted(
+        {compute["name"] for compute in (answer["computes"] if group == "compute" else answer)}
+    )

@@ -380,7 +380,7 @@ def _print_changed(options: argparse.Namespace, compute: Mapping[str, Any], verb
         sentences.append(f"nodes reach this server at {compute['door']}")
     for key in compute["without_effect"]:
         sentences.append(f"note: `{key}` has no effect on an existing cluster")
-    sentences += [f"note: {each}" for each in compute["notes"]]
+    sentences += [f"note: {note}" for note in compute["notes"]]
     return show.result(options, compute, *sentences, f"try it: allranks run -c {name} -- hostname")
 
 

@@ -28,14 +28,14 @@ def list_states(options: argparse.Namespace) -> int:
         return 0
     rows = [
         (
-            each["name"],
-            str(each["version"] or "-"),
-            str(each["files"]),
-            size_text(each["size"]),
-            show.moment(each["made_at"]),
-            each["held_by"] or "-",
+            state["name"],
+            str(state["version"] or "-"),
+            str(state["files"]),
+            size_text(state["size"]),
+            show.moment(state["made_at"]),
+            state["held_by"] or "-",
         )
-        for each in states
+        for state in states
     ]
     head = ("NAME", "VERSION", "FILES", "SIZE", "SAVED", "USED BY")
     return show.listing(options, states, head, rows)
@@ -58,13 +58,14 @@ def show_state(options: argparse.Namespace) -> int:
     show.line(f"{state['name']}: {_size(state)}{user}")
     rows = [
         (
-            str(each["version"]),
-            show.moment(each["made_at"]),
-            str(each["files"]),
-            size_text(each["size"]),
-            (f"{each['job']}, attempt {each['attempt']}: " if each["job"] else "") + each["why"],
+            str(version["version"]),
+            show.moment(version["made_at"]),
+            str(version["files"]),
+            size_text(version["size"]),
+            (f"{version['job']}, attempt {version['attempt']}: " if version["job"] else "")
+            + version["why"],
         )
-        for each in state["versions"]
+        for version in state["versions"]
     ]
     if rows:
         show.columns(("VERSION", "SAVED", "FILES", "SIZE", "WHY"), rows)

@@ -69,7 +69,7 @@ def definition(file: str | None, overrides: Sequence[str] = ()) -> Iterator[Docu
     try:
         yield sendable(data)
     except SpecError as error:
-        raise SpecError([placed(each, lines) for each in error.problems], file=name) from None
+        raise SpecError([placed(problem, lines) for problem in error.problems], file=name) from None
 
 
 def _by_option(problem: Problem) -> Problem:
@@ -129,7 +129,7 @@ def print_list(
     if not assets and not options.json:
         show.talk(f"no {collection} yet\n\nhint: {usage}")
         return 0
-    return show.listing(options, assets, head, [row(each) for each in assets])
+    return show.listing(options, assets, head, [row(asset) for asset in assets])
 
 
 def _not_found(collection: str, name: str) -> NotFound:

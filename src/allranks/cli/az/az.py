@@ -50,7 +50,7 @@ def az(options: argparse.Namespace) -> int:
     """Run a line of az's with our commands."""
     words = options.words
     if words[:1] == ["ml"] and {"-h", "--help"} & {*words}:
-        noun, verb = [*(each for each in words[1:3] if each[:1] != "-"), "", ""][:2]
+        noun, verb = [*(word for word in words[1:3] if word[:1] != "-"), "", ""][:2]
         print(help_of(noun, verb))
         return 0
     if words[:1] == ["ml"] and words[1:2] != ["workspace"]:
@@ -107,7 +107,7 @@ def _run(line: Line) -> int:
     answer = _answer([*line.words, "--json"])
     if line.noun.startswith("online-") and line.verb not in ("delete", *_KEYS):
         rows = answer if isinstance(answer, list) else [answer]
-        shaped = [shapes.served(each) for each in rows]
+        shaped = [shapes.served(row) for row in rows]
         print_answer(shaped if isinstance(answer, list) else shaped[0], line.output, line.query)
         return 0
     if line.verb in _KEYS:
@@ -116,7 +116,7 @@ def _run(line: Line) -> int:
     if line.verb == "list":
         (most,) = line.values.get("--max-results", [""])
         rows = _rows(answer)[: int(most) if most.isdigit() else None]
-        answer = [shapes.asset(each) for each in rows]
+        answer = [shapes.asset(row) for row in rows]
     elif isinstance(answer, dict):
         answer = shapes.asset(answer)
     if line.verb != "delete":

@@ -312,7 +312,7 @@ def shares(text: str, option: str) -> dict[str, int]:
 def delete(options: argparse.Namespace) -> int:
     """Delete an endpoint with its deployments."""
     made = online_or_batch(options.name)
-    several = ", ".join(each["name"] for each in made["deployments"]) or "no deployment"
+    several = ", ".join(deployment["name"] for deployment in made["deployments"]) or "no deployment"
     if not show.may_destroy(options, f"delete {options.name} ({several})"):
         return 1
     if is_batch(made):

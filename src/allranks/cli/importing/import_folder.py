@@ -56,10 +56,10 @@ def import_folder(options: argparse.Namespace) -> int:
     written = _write(list(_looked(root)), options.data) if options.write else {}
     findings = list(_looked(root))
     if options.json:
-        show.as_json({"files": [each._asdict() for each in findings], "written": written})
+        show.as_json({"files": [finding._asdict() for finding in findings], "written": written})
     else:
         _print(options, findings, written)
-    return int(any(each.runs == NO for each in findings))
+    return int(any(finding.runs == NO for finding in findings))
 
 
 def _looked(root: Path) -> Iterator[Finding]:
@@ -98,16 +98,20 @@ def _is_registered_there(kind: str, name: str, version: str | None = None) -> bo
 def _write(findings: Sequence[Finding], data: str | None) -> dict[str, str]:
     """Map the computes that are not there and, with ``data``, the addresses. Returns the maps."""
     answer = find_server.ask(routes.list_computes)
-    default = next((each["name"] for each in answer["computes"] if each["is_default"]), None)
-    known = {each["name"] for each in answer["computes"]} | set(answer["stands_for"])
-    missing = {name for each in findings for name in each.computes} - known - _STANDING
+    default = next(
+        (compute["name"] for compute in answer["computes"] if compute["is_default"]), None
+    )
+    known = {compute["name"] for compute in answer["computes"]} | set(answer["stands_for"])
+    missing = {name for finding in findings for name in finding.computes} - known - _STANDING
     made = {name: default for name in sorted(missing) if default is not None}
     if made:
         find_server.ask(routes.map_computes, body=made)
     places: dict[str, str] = {}
     if data is not None:
         before = find_server.ask(routes.show_data_map)
-        for prefix in sorted({prefix_of(address) for each in findings for address in each.data}):
+        for prefix in sorted(
+            {prefix_of(address) for finding in findings for address in finding.data}
+        ):
             folder = Path(data).absolute() / _name(prefix)
             if mapped := next((each for each in before if prefix.startswith(each)), None):
                 if before[mapped] != f"{folder}/":
@@ -149,7 +153,7 @@ def _print(options: argparse.Namespace, files: Sequence[Finding], written: dict[
     prefixes = sorted({prefix_of(address) for each in files for address in each.data})
     if prefixes:
         print("\ndata is read from (public without credentials, or a copy by `allranks data map`):")
-        print("\n".join(f"  {each}" for each in prefixes))
+        print("\n".join(f"  {prefix}" for prefix in prefixes))
     for name, place in written.items():
         print(f"{name} stands for {place}")
     print(

@@ -137,7 +137,7 @@ def _sources(file: Path) -> Iterator[str]:
             lines = "".join(cell["source"]).splitlines()
             if lines and re.match(r"%%(?!time|capture)", lines[0]):
                 continue  # a file, or another language
-            yield "\n".join(each for each in lines if not each.lstrip().startswith(("%", "!")))
+            yield "\n".join(line for line in lines if not line.lstrip().startswith(("%", "!")))
 
 
 def _imports(source: str) -> Iterator[tuple[str, str]]:
@@ -148,9 +148,9 @@ def _imports(source: str) -> Iterator[tuple[str, str]]:
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from ((each.name, "") for each in node.names)
+            yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield from ((node.module, each.name) for each in node.names)
+            yield from ((node.module, alias.name) for alias in node.names)
 
 
 def _is_there(module: str, attribute: str) -> bool:
@@ -200,7 +200,7 @@ def look_at_script(file: Path, name: str) -> Finding | None:
     if problems:
         runs = PARTLY if supported else NO
     notes = tuple(
-        f'{each}: a file `{each}` on PATH with exec allranks {each} "$@"' for each in sorted(kinds)
+        f'{kind}: a file `{kind}` on PATH with exec allranks {kind} "$@"' for kind in sorted(kinds)
     )
     if runs == NOT_KNOWN:
         notes = (f"not tried: {'; '.join(dict.fromkeys(doubts))}", *notes)

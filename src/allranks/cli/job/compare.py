@@ -82,7 +82,7 @@ def metrics_of(names: list[str], options: argparse.Namespace) -> int:
     if options.json:
         show.as_json(jobs)
         return 0
-    metrics = list(dict.fromkeys(metric for each in jobs.values() for metric in each))
+    metrics = list(dict.fromkeys(metric for job in jobs.values() for metric in job))
     if not metrics:
         what = "metrics" if options.metric is None else f"metric {options.metric!r}"
         show.talk(f"none of these jobs has {what}")

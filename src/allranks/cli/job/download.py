@@ -227,7 +227,7 @@ def _left_out(links: Sequence[str]) -> str:
 
 def _not_fetched(name: str, addresses: Sequence[str]) -> str:
     """What a plain download skips, by folder, and how to get it."""
-    folders = Counter("/".join(each.split("/")[:2]) for each in addresses)
+    folders = Counter("/".join(address.split("/")[:2]) for address in addresses)
     named = ", ".join(f"{folder} ({counted(n, 'file')})" for folder, n in folders.items())
     return (
         f"note: not downloaded: {named}; to download everything: allranks job download {name} --all"

@@ -35,7 +35,7 @@ def files(options: argparse.Namespace) -> int:
     client = find_server.connect()
     entries = job_files.job_files(client, options.name)
     if options.json:
-        show.as_json([each._asdict() for each in entries])
+        show.as_json([entry._asdict() for entry in entries])
         return 0
     if not options.quiet:
         if unreadable := job_files.too_long(client, options.name):
@@ -47,15 +47,15 @@ def files(options: argparse.Namespace) -> int:
         return 0
     rows = [
         (
-            each.path + f" -> {each.link}" * bool(each.link),
-            size_text(each.size),
-            "" if each.node is None else str(each.node),
+            entry.path + f" -> {entry.link}" * bool(entry.link),
+            size_text(entry.size),
+            "" if entry.node is None else str(entry.node),
         )
-        for each in entries
+        for entry in entries
     ]
     show.columns(("PATH", "SIZE", "NODE"), rows)
     if not options.quiet:
-        size = size_text(sum(each.size for each in entries if not each.link))
+        size = size_text(sum(entry.size for entry in entries if not entry.link))
         show.talk(f"{counted(len(entries), 'file')}, {size}")
         show.talk(f"to download one: allranks job download {options.name} --path PATH")
     return 0

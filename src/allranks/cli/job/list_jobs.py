@@ -95,8 +95,8 @@ def list_jobs(options: argparse.Namespace) -> int:
     if not options.quiet:
         _note_unknown(jobs, columns)
     columns = columns or [*_usual(jobs), *sorted_by]
-    head = [_HEADS.get(each, each.removeprefix("metrics.")).upper() for each in columns]
-    show.columns(head, [[_cell(job, each) for each in columns] for job in jobs])
+    head = [_HEADS.get(column, column.removeprefix("metrics.")).upper() for column in columns]
+    show.columns(head, [[_cell(job, column) for column in columns] for job in jobs])
     return 0
 
 
@@ -107,7 +107,11 @@ def _note_unknown(jobs: list[ListedJob], keys: list[str]) -> None:
         if not any(name in {**_values(job), **job["metrics"]} for job in jobs):
             from allranks.spec.fields.problems import nearest  # lazy: for a slip alone
 
-            names = {*_CELLS, *job_query.SORTS, *(each for job in jobs for each in job["metrics"])}
+            names = {
+                *_CELLS,
+                *job_query.SORTS,
+                *(metric for job in jobs for metric in job["metrics"]),
+            }
             near = nearest(name, names)
             none = f"note: no job listed has a metric, parameter or input {name!r}"
             show.talk(none + (f"; {near}" if near else ""))
@@ -115,7 +119,7 @@ def _note_unknown(jobs: list[ListedJob], keys: list[str]) -> None:
 
 def _none(options: argparse.Namespace) -> str:
     filters = "status experiment name tag since until metric archived parent uses by"
-    if any(getattr(options, each) for each in filters.split()):
+    if any(getattr(options, word) for word in filters.split()):
         return "no jobs match"
     return "no jobs yet; run one: `allranks run -- echo hello`"
 
@@ -192,8 +196,8 @@ def _columns(text: str | None) -> list[str]:
     """The requested columns. Raises UsageError."""
     if text is None:
         return []
-    columns = [each.strip() for each in text.split(",")]
-    if not all(each.removeprefix("metrics.") for each in columns):
+    columns = [word.strip() for word in text.split(",")]
+    if not all(column.removeprefix("metrics.") for column in columns):
         hint = f"{', '.join(_CELLS)}, inputs.NAME, tags.KEY, or the name of a metric or parameter"
         raise UsageError("a column has no name", where="--columns", hint=hint)
     return columns

@@ -48,7 +48,7 @@ def step_line(step: StepAnswer) -> str:
 
 def show_result(job: JobAnswer, took: str) -> None:
     """Print how the pipeline ended and where its outputs are."""
-    reused = sum(1 for each in job["steps"].values() if each["reused"])
+    reused = sum(1 for step in job["steps"].values() if step["reused"])
     more = f", {reused} reused" if reused else ""
     show.talk(f"{job['name']}: {job['status']}{took}, {_ends(job)}{more}", job["status"])
     for name, path in job["outputs"].items():
@@ -93,7 +93,7 @@ def graph(steps: Mapping[str, StepAnswer]) -> list[str]:
         shown, more = levels[at][:_WIDE], len(levels[at]) - _WIDE
         text = "   ".join(shown) + (f"   and {more} more" if more > 0 else "")
         lines += ["  ↓", text] if lines else [text]
-    return [show.one_line(each) for each in lines]
+    return [show.one_line(line) for line in lines]
 
 
 def _mark(step: StepAnswer) -> str:

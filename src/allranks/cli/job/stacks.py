@@ -35,7 +35,9 @@ def stacks(options: argparse.Namespace) -> int:
     if options.rank is not None:
         ranks = set(options.rank)
         answer["groups"] = [each for each in answer["groups"] if ranks & set(each["ranks"])]
-        answer["processes"] = [each for each in answer["processes"] if each["rank"] in ranks]
+        answer["processes"] = [
+            process for process in answer["processes"] if process["rank"] in ranks
+        ]
         if not answer["processes"]:
             hint = f"see which ranks it has: allranks job show {options.name}"
             message = f"no stacks are known for rank {options.rank[0]} of {options.name}"

@@ -50,7 +50,7 @@ def took(job: JobRecord) -> str:
 def metric_notes(events: Iterable[EventAnswer], attempt: int) -> list[Mapping[str, Any]]:
     """The notes on metrics in an attempt, each with a ``message``. ``missed`` names a metric that
     did not match on one node; it may on another."""
-    notes = (each["data"] for each in events if each["attempt"] == attempt)
+    notes = (event["data"] for event in events if event["attempt"] == attempt)
     return [note for note in notes if note.get("about") == "metrics"]
 
 
@@ -65,7 +65,7 @@ def lost_output(events: Iterable[EventAnswer]) -> list[str]:
 
 def unsaved(events: Iterable[EventAnswer], attempt: int) -> list[str]:
     """What could not be saved of an attempt, and where it is."""
-    notes = (each["data"] for each in events if each["attempt"] == attempt)
+    notes = (event["data"] for event in events if event["attempt"] == attempt)
     # Those with `doing` say what an agent waits for.
     return [n["message"] for n in notes if n.get("about") == "unsaved" and "doing" not in n]
 

@@ -54,7 +54,7 @@ def one_line(text: str) -> str:
 
 def safe_lines(text: str) -> list[str]:
     """The lines of any text, as they may be printed."""
-    return [one_line(each) for each in text.expandtabs().split("\n")]
+    return [one_line(line) for line in text.expandtabs().split("\n")]
 
 
 def can_ask() -> bool:
@@ -166,17 +166,17 @@ def sparkline(
 ) -> str:
     """A sparkline of the values, from the least on, with gaps for values that are not finite. A
     bar is full at the greatest, or at ``full`` if that is more."""
-    numbers = [each for each in values if isinstance(each, int | float)]
+    numbers = [value for value in values if isinstance(value, int | float)]
     if not numbers:
         return ""
     if least is None:
         least = min(numbers)
     span = max(numbers if full is None else [*numbers, full]) - least
     marks = [
-        _BARS[round((each - least) / span * 7) if span else 0]
-        if isinstance(each, int | float)
+        _BARS[round((value - least) / span * 7) if span else 0]
+        if isinstance(value, int | float)
         else " "
-        for each in values
+        for value in values
     ]
     return "".join(marks)
 

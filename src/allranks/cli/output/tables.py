@@ -45,7 +45,7 @@ def fitted(
             shown = colours.paint(shown, style)
             cells.append(room + shown if numbers[i] else shown + room)
         lines.append(_GAP.join(cells).rstrip())
-    return lines if columns is None else [clipped(each, columns) for each in lines]
+    return lines if columns is None else [clipped(line, columns) for line in lines]
 
 
 def wrapped(text: str, columns: int) -> list[str]:
@@ -88,7 +88,7 @@ def _style(head: str, text: str) -> str:
 
 
 def _is_numbers(cells: Sequence[str]) -> bool:
-    filled = [each for each in cells if each not in _NOTHING]
+    filled = [cell for cell in cells if cell not in _NOTHING]
     return bool(filled) and all(map(_NUMBER.fullmatch, filled))
 
 

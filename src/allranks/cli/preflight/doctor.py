@@ -90,7 +90,7 @@ def _of_job(options: argparse.Namespace, home: Home) -> int:
     finally:
         line.clear()
     # With --job, show only blocking findings of this machine.
-    wrong = [each for each in findings if each.state == BAD]
+    wrong = [finding for finding in findings if finding.state == BAD]
     return _present([*wrong, *of_job], options)
 
 

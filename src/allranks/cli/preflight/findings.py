@@ -58,11 +58,11 @@ def present(findings: Sequence[Finding], *, json: bool, verbose: bool = False) -
     Each group gets one line for what is ok; the rest is printed in full.
     """
     if json:
-        show.as_json([each._asdict() for each in findings])
+        show.as_json([finding._asdict() for finding in findings])
     else:
         for line in _whole(findings) if verbose else _short(findings):
             print(line)
-    return 1 if any(each.state == BAD for each in findings) else 0
+    return 1 if any(finding.state == BAD for finding in findings) else 0
 
 
 def _whole(findings: Sequence[Finding]) -> Iterator[str]:

@@ -96,7 +96,7 @@ def preflight(
         data.pop("environment")
         question = question._replace(modules={}, programs=())
     findings += _inputs(question.paths)
-    if any(each.what == "job file" and each.state == BAD for each in findings):
+    if any(finding.what == "job file" and finding.state == BAD for finding in findings):
         return findings  # a job that cannot be submitted is not probed
     say(f"trying {counted(question.nodes, 'node')}")
     inputs = _absolute(data.get("inputs") or {}, folder)

@@ -95,7 +95,7 @@ def _answers(question: Question, answers: ProbeAnswers, facts: Facts) -> Iterato
     elif error:
         yield Finding("gang", BAD, error["message"], error.get("hint") or "")
     else:
-        states = {each["node"]: each["state"] for each in answers.job.get("node_states", ())}
+        states = {state["node"]: state["state"] for state in answers.job.get("node_states", ())}
         whys: dict[str, list[int]] = {}
         for node in silent:
             why = _SILENT.get(states.get(node, ""), f"the gang is {status}")

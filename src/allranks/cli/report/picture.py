@@ -62,11 +62,11 @@ def _efficiency(axes: Any, drawn: Figure) -> None:
 
 def _bars(axes: Any, drawn: Figure) -> None:
     # matplotlib reads a dollar sign as a formula.
-    names = [f"{each.name} ({each.size})".replace("$", r"\$") for each in drawn.bars]
+    names = [f"{bar.name} ({bar.size})".replace("$", r"\$") for bar in drawn.bars]
     begin = [0.0] * len(names)
     labels = ("before the ranks started", "ranks", "after they ended")
     for part, (label, colour) in enumerate(zip(labels, (_B, _A, _C), strict=True)):
-        wide = [each.parts[part] for each in drawn.bars]
+        wide = [bar.parts[part] for bar in drawn.bars]
         axes.barh(range(len(names)), wide, left=begin, color=colour, label=label, height=0.65)
         begin = [a + b for a, b in zip(begin, wide, strict=True)]
     axes.set_yticks(range(len(names)), names)

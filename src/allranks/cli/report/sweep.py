@@ -48,7 +48,10 @@ def sweep(options: argparse.Namespace) -> int:
         show.talk(f"no trial of {job['name']} has reported {metric!r} yet")
         return 0
     head = ("TRIAL", metric.upper(), "PARAMETERS")
-    rows = [(each["job"], show.number(each["value"]), parameters(each)) for each in improvements]
+    rows = [
+        (improvement["job"], show.number(improvement["value"]), parameters(improvement))
+        for improvement in improvements
+    ]
     print("improvements of the best value:")
     show.columns(head, rows)
     if job["parameter_summary"]:

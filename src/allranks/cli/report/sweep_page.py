@@ -19,7 +19,7 @@ Trial = Mapping[str, Any]
 def sweep_page(job: Mapping[str, Any], head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The page of a sweep as ``job show --json`` has it, with the table of its trials."""
     metric, goal = job["objective"]["primary_metric"], job["objective"]["goal"]
-    valued = [each for each in job["trials"] if each["value"] is not None]
+    valued = [trial for trial in job["trials"] if trial["value"] is not None]
     best = job["best"]
     lines = [f"<p>{escape(line)}</p>" for line in _sentences(job, metric, goal)]
     figures = []
@@ -61,7 +61,7 @@ def _history(trials: Sequence[Trial], metric: str, goal: str) -> str:
     up = spanning([each["value"] for each in trials])
     across = spanning([int(each["number"]) for each in trials])._replace(log=False)
     ends = dict.fromkeys((int(across.low), int(across.high)))
-    plane = _plane(across._replace(marks=tuple((each, str(each)) for each in ends)), up)
+    plane = _plane(across._replace(marks=tuple((end, str(end)) for end in ends)), up)
     better = max if goal == "maximize" else min
     so_far, line, dots = trials[0]["value"], [], []
     for trial in trials:

@@ -44,7 +44,7 @@ def parameters_table(
             where = f"{shown(best['low'])} to {shown(best['high'])}"
         rows.append([name, worth, where])
     rows.sort(key=lambda row: row[1], reverse=True)
-    trials = max(each["best"]["trials"] for each in parameters.values())
+    trials = max(parameter["best"]["trials"] for parameter in parameters.values())
     none = all(summary["importance"] is None for summary in parameters.values())
     importance = "IMPORTANCE (needs 10 to 1000 trials and Optuna)" if none else "IMPORTANCE"
     return ["PARAMETER", importance, f"IN THE BEST {trials} TRIALS"], rows
@@ -52,17 +52,18 @@ def parameters_table(
 
 def trials_table(trials: Sequence[TrialAnswer], metric: str) -> tuple[list[str], list[list[str]]]:
     """A row for each trial, with its value and parameters."""
-    names = list(dict.fromkeys(name for each in trials for name in each["parameters"]))
+    names = list(dict.fromkeys(name for trial in trials for name in trial["parameters"]))
     metrics = [metric.upper()] if metric else []
     head = ["TRIAL", "STATUS", *metrics, *(name.upper() for name in names), "TOOK"]
     rows = []
-    for each in trials:
-        value = show.number(each["value"])
-        if not_finite := each.get("not_finite"):
+    for trial in trials:
+        value = show.number(trial["value"])
+        if not_finite := trial.get("not_finite"):
             value += f" ({not_finite} nan or infinite)"
         values = [
-            shown(each["parameters"][name]) if name in each["parameters"] else "-" for name in names
+            shown(trial["parameters"][name]) if name in trial["parameters"] else "-"
+            for name in names
         ]
-        took = "-" if each["duration"] is None else show.seconds(each["duration"])
-        rows.append([each["job"], status_of(each), *([value] if metric else ()), *values, took])
+        took = "-" if trial["duration"] is None else show.seconds(trial["duration"])
+        rows.append([trial["job"], status_of(trial), *([value] if metric else ()), *values, took])
     return head, rows

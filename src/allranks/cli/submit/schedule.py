@@ -79,7 +79,7 @@ def list_schedules(options: argparse.Namespace) -> int:
         show.talk("no schedules yet\n\nhint: allranks schedule create -f FILE")
         return 0
     head = ("NAME", "STATUS", "WHEN", "NEXT", "LAST JOB", "MISSED")
-    return show.listing(options, rows, head, [_row(each) for each in rows])
+    return show.listing(options, rows, head, [_row(row) for row in rows])
 
 
 def _row(each: Mapping[str, Any]) -> tuple[str, ...]:

@@ -176,7 +176,7 @@ def _arguments(text: str, kind: str, written: str) -> Document:
             raise _wrong(text)
         return {"values": values}
     keys = _KEYS[kind]
-    if len(values) != len(keys) or not all(isinstance(each, int | float) for each in values):
+    if len(values) != len(keys) or not all(isinstance(value, int | float) for value in values):
         hint = f"write {signature(text)}"
         raise UsageError(f"{kind} takes {len(keys)} numbers: {text}", where="--sweep", hint=hint)
     numbers = dict(zip(keys, values, strict=True))

@@ -139,7 +139,7 @@ def _check_spelling(made: argparse.ArgumentParser, words: Sequence[str]) -> None
         return
     flags = [*choice.choices[words[0]]._option_string_actions]
     for word in (each.partition("=")[0] for each in words[1:] if each.startswith("--")):
-        if any(each.startswith(word) for each in flags):
+        if any(flag.startswith(word) for flag in flags):
             continue
         if near := difflib.get_close_matches(word, [e for e in flags if len(e) > 4], 1, 0.84):
             hint = f"did you mean {near[0]}? Parameters of the script can be given behind `--`"
@@ -182,7 +182,7 @@ def request_of(
             hint = "write them into --cmd_line"
             raise UsageError(f"a shell task takes no arguments: {' '.join(behind)}", hint=hint)
         if options.dir_files:
-            shared["files"] += [str(each) for each in sorted(Path(options.dir_files).iterdir())]
+            shared["files"] += [str(path) for path in sorted(Path(options.dir_files).iterdir())]
         return Request(**shared, command=options.cmd_line, hps=hps)
     return Request(
         **shared,

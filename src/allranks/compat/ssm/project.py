@@ -252,7 +252,7 @@ def _check(task_type: str, instead: Mapping[str, Any]) -> None:
 def _code(keywords: Mapping[str, Any]) -> Document:
     source = str(keywords.get("source_dir") or "")
     entry = str(keywords.get("entry_point") or "")
-    files = [str(each) for each in keywords.get("dependencies") or ()]
+    files = [str(dependency) for dependency in keywords.get("dependencies") or ()]
     path = str(Path(source, entry)) if source else entry
     return {"source": source, "entry": path, "files": files}
 

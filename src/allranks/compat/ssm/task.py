@@ -145,7 +145,7 @@ class Task:
 
     def _assemble(self, request: Request, folder: Path) -> None:
         """The code that is sent: the entry point, what lies beside it, and our program."""
-        sources = [Path(each) for each in request.files]
+        sources = [Path(file) for file in request.files]
         if request.source:
             _copied(Path(request.source), folder)
         entry = Path(request.entry) if request.entry else None
@@ -227,7 +227,7 @@ def volume_note(job: Job, gigabytes: int | None) -> str:
 def computes() -> set[str]:
     """The names that mean a compute, also by `allranks compute map`."""
     told = find_server.ask(routes.list_computes)
-    return {each["name"] for each in told["computes"]} | {*told["stands_for"]}
+    return {compute["name"] for compute in told["computes"]} | {*told["stands_for"]}
 
 
 def environment(request: Request, requirements: Path | None = None) -> Any:

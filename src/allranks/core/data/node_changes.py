@@ -111,7 +111,7 @@ def _is_place(path: str) -> bool:
 def folder_times(changes: Iterable[NodeChanges]) -> dict[str, int]:
     """The time of each folder, the same for all nodes: when any node's ranks changed it last."""
     times = dict[str, int]()
-    for path, mtime_ns in (item for each in changes for item in each.folders.items()):
+    for path, mtime_ns in (item for change in changes for item in change.folders.items()):
         times[path] = max(mtime_ns, times.get(path, 0))
     return times
 

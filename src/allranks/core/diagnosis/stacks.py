@@ -64,7 +64,9 @@ class Group(NamedTuple):
 
 def load(data: Mapping[str, Any]) -> Process:
     """A process from the JSON that an agent sent. Raises TypeError or KeyError if invalid."""
-    threads = (Thread(_text(each["name"]), _frames(each["frames"])) for each in data["threads"])
+    threads = (
+        Thread(_text(thread["name"]), _frames(thread["frames"])) for thread in data["threads"]
+    )
     made = Process(**{**data, "frames": _frames(data["frames"]), "threads": tuple(threads)})
     for number in (made.rank, made.node, made.pid, 0 if made.parent is None else made.parent):
         _whole(number)

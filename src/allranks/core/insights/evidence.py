@@ -147,7 +147,10 @@ def _halves(points: Sequence[Point]) -> Halves:
 def training(job: Facts) -> Span | None:
     """From the first step after the beginning to the last: by `batch_time` and `data_time`, else by
     whatever metrics the ranks report often enough. Without any, all the time that they ran."""
-    for names in (("batch_time", "data_time"), dict.fromkeys(each.name for each in job.metrics)):
+    for names in (
+        ("batch_time", "data_time"),
+        dict.fromkeys(metric.name for metric in job.metrics),
+    ):
         trails = [
             points
             for name in names

@@ -32,7 +32,7 @@ class Step(NamedTuple):
 def next_step(launches: Sequence[Launch], waiting: int, to_come: int) -> Step | None:
     """The next step, when ``waiting`` children have no launch, and at most ``to_come`` follow. Of
     those that nobody needs one that still waits for its nodes ends first."""
-    spare = [each for each in launches if not each.busy and not each.ends]
+    spare = [launch for launch in launches if not launch.busy and not launch.ends]
     if len(spare) < waiting:
         return Step("start")
     if len(spare) > waiting + to_come:

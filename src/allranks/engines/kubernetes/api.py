@@ -176,7 +176,9 @@ class Api:
     def _credentials(self, connection: Connection) -> dict[str, str]:
         with self._lock:  # the client renews a token in place
             settings = connection.configuration.auth_settings()
-        return {each["key"]: each["value"] for each in settings.values() if each["value"]}
+        return {
+            setting["key"]: setting["value"] for setting in settings.values() if setting["value"]
+        }
 
     def _connected(self, renew: bool = False) -> Connection:
         with self._lock:

@@ -61,7 +61,7 @@ class Computes:
     def _named_like_default(self, name: str) -> Compute:
         """The default compute, which has this name, too, from now on."""
         computes = find_server.ask(routes.list_computes)["computes"]
-        default = next(each["name"] for each in computes if each["is_default"])
+        default = next(compute["name"] for compute in computes if compute["is_default"])
         find_server.ask(routes.map_computes, body={name: default})
         return self.get(name)
 
@@ -73,7 +73,7 @@ class Computes:
             raise NotFound(error.problems[0].message, hint=error.problems[0].hint) from None
 
     def list(self) -> builtins.list[Compute]:
-        return [_compute(each) for each in find_server.ask(routes.list_computes)["computes"]]
+        return [_compute(compute) for compute in find_server.ask(routes.list_computes)["computes"]]
 
     def begin_delete(self, name: str) -> Poller[None]:
         """Delete a compute; jobs that run there continue."""

@@ -67,10 +67,10 @@ def _send(
     files: Mapping[str, trees.Source],
     report: OnProgress,
 ) -> None:
-    of_entries = ((each["sha256"], files[each["path"]]) for each in entries)
+    of_entries = ((entry["sha256"], files[entry["path"]]) for entry in entries)
     by_hash = {sha256: file for sha256, file in of_entries if isinstance(file, Path)}
     missing = client.ask(routes.missing_blobs, body=[*by_hash])
-    sizes = {each["sha256"]: each["size"] for each in entries}
+    sizes = {entry["sha256"]: entry["size"] for entry in entries}
     total, done = sum(sizes[digest] for digest in missing), 0
     for number, digest in enumerate(missing):
         with by_hash[digest].open("rb") as file:

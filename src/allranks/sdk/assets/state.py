@@ -81,5 +81,5 @@ class States:
 
 def _folder(answer: StateAnswer | ShownState) -> StateFolder:
     keys: Mapping[str, Any] = answer
-    versions = tuple(StateVersion(**each) for each in keys.get("versions", ()))
+    versions = tuple(StateVersion(**version) for version in keys.get("versions", ()))
     return StateFolder(**{**keys, "versions": versions})

@@ -46,7 +46,7 @@ def link_targets(answer: Any) -> dict[str, str]:
     """The texts of links; a server of 0.1 does not tell them."""
     links = [{"path": each, "target": ""} if isinstance(each, str) else each for each in answer]
     shaped(links, [{"path": str, "target": str}])
-    return {each["path"]: each["target"] for each in links}
+    return {link["path"]: link["target"] for link in links}
 
 
 def leads_to_folder(path: str, texts: Mapping[str, str], folders: Collection[str]) -> str:

@@ -41,7 +41,7 @@ def job_times(client: Client, name: str) -> JobTimes:
     """How the job has spent its time so far. Raises NotFound if it does not exist."""
     job = client.ask(routes.show_job, name)
     answers = client.ask(routes.job_events, name)
-    events = [event(each) for each in answers]
+    events = [event(answer) for answer in answers]
     series = _series(client, job)
     ways = trails(job, series)
     result = goodput(events, time.time(), ways)._replace(stepless=_stepless(job))
@@ -55,9 +55,9 @@ def children_of(client: Client, name: str) -> list[str]:
     """The jobs of a sweep or a pipeline; any other job itself. Raises NotFound."""
     job = client.ask(routes.show_job, name)
     if job["type"] == "sweep":
-        return [each["job"] for each in job["trials"]]
+        return [trial["job"] for trial in job["trials"]]
     if job["type"] == "pipeline":
-        jobs = [each["job"] for each in job["steps"].values() if each["job"]]
+        jobs = [step["job"] for step in job["steps"].values() if step["job"]]
         return [child for each in jobs for child in children_of(client, each)]
     return [name]
 

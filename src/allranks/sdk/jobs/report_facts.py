@@ -93,7 +93,7 @@ def facts(job: Answer, metrics: Answer, resources: Answer, files: Iterable[Answe
         ranks_ended_at=_seconds(job.get("ranks_ended_at")),
         ended_at=_seconds(job["ended_at"]),
         request=_request(job),
-        aside=frozenset(each["rank"] for each in job["ranks"] if each["role"] in _ASIDE),
+        aside=frozenset(rank["rank"] for rank in job["ranks"] if rank["role"] in _ASIDE),
         logged=_logged(job, files),
         metrics=tuple(_metrics(metrics, job["attempts"])),
         resources=tuple(_resources(resources, job["attempts"])),
@@ -123,7 +123,7 @@ def _text(value: Any) -> str:
 
 def _logged(job: Answer, files: Iterable[Answer]) -> dict[int, int]:
     """The bytes of output of each rank in the last attempt."""
-    sizes = {each["path"]: each["size"] for each in files}
+    sizes = {file["path"]: file["size"] for file in files}
     ranks, folder = job["processes"], f"attempts/{job['attempts']}"
     return {rank: sizes.get(f"{folder}/{log_name(rank, ranks)}", 0) for rank in range(ranks)}
 

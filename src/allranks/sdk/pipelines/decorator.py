@@ -249,7 +249,7 @@ def _outputs(function: Callable[..., Any], returned: Any) -> dict[str, StepOutpu
 
 
 def _jobs(nodes: list[Node], outputs: Mapping[str, StepOutput]) -> Document:
-    jobs = {str(each.name): each.to_dict() for each in nodes}
+    jobs = {str(node.name): node.to_dict() for node in nodes}
     for name, of in outputs.items():
         step = jobs[str(of.node.name)]
         step.setdefault("outputs", {})[of.name] = f"${{{{parent.outputs.{name}}}}}"

@@ -113,7 +113,9 @@ def _conda(file: Path, limits: list[str]) -> Document:
     try:
         conda.read(data)
     except SpecError as error:
-        raise SpecError([placed(each, lines) for each in error.problems], file=str(file)) from None
+        raise SpecError(
+            [placed(problem, lines) for problem in error.problems], file=str(file)
+        ) from None
     return _with_pip(data, file.parent, limits)
 
 
@@ -129,7 +131,7 @@ def _with_pip(data: Mapping[str, Any], folder: Path, limits: list[str]) -> Docum
     dependencies = data.get("dependencies")
     if not isinstance(dependencies, list):
         return dict(data)
-    return {**data, "dependencies": [one(each) for each in dependencies]}
+    return {**data, "dependencies": [one(dependency) for dependency in dependencies]}
 
 
 def _yaml(file: Path) -> tuple[Document, dict[str, int]]:

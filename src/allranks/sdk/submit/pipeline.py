@@ -296,4 +296,6 @@ def _of_file(file: Path, lines: Mapping[str, int]) -> Iterator[None]:
     except SpecError as error:
         if error.file is not None:
             raise
-        raise SpecError([placed(each, lines) for each in error.problems], file=str(file)) from None
+        raise SpecError(
+            [placed(problem, lines) for problem in error.problems], file=str(file)
+        ) from None

@@ -104,7 +104,7 @@ def _command(
         return submission, ()  # all that it needs is there
     packages = shell.packages if brought else []
     wheels = () if lock is None else lock.wheels
-    if code is None and not wheels and all(each.only_inside for each in packages):
+    if code is None and not wheels and all(package.only_inside for package in packages):
         return submission, ()
     # Git runs while the files are read; a fetched commit is known already.
     query = GitQuery(folder.resolve()).result if fetched is None else lambda: fetched.git
@@ -161,9 +161,9 @@ def _of_trial() -> Iterator[None]:
         yield
     except SpecError as error:
         problems = [
-            each._replace(where=f"trial.{each.where}")
-            if str(each.where).partition(".")[0] in _OF_TRIAL
-            else each
-            for each in error.problems
+            problem._replace(where=f"trial.{problem.where}")
+            if str(problem.where).partition(".")[0] in _OF_TRIAL
+            else problem
+            for problem in error.problems
         ]
         raise SpecError(problems, file=error.file) from None

@@ -40,7 +40,7 @@ def packages(environ: Mapping[str, str]) -> str | None:
             check=True,
         )
         version, folders = json.loads(done.stdout)
-        lines = [version, *(line for each in folders for line in _folder(Path(each)))]
+        lines = [version, *(line for folder in folders for line in _folder(Path(folder)))]
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
     return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()

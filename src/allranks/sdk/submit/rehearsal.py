@@ -230,7 +230,7 @@ class _Killed:
         self._kept_at = self._kept_at or now
         if state["files"] != self._files:
             self._files, self._counted_at = state["files"], now
-        whole = any(each["files"] for each in state["versions"])
+        whole = any(version["files"] for version in state["versions"])
         settled = whole and now - self._counted_at >= _SETTLED
         if not settled and now - self._kept_at < _RESTLESS:
             return ""

@@ -415,7 +415,7 @@ async def account(request: Request) -> Response:
     if row.record.status in TERMINAL or agent.launch != row.record.launch:
         raise Unauthorized("this launch is over", hint="leave")
     task = row.plan.task
-    mine = {each.datastore for each in task.inputs} | {each.datastore for each in task.outputs}
+    mine = {each.datastore for each in task.inputs} | {output.datastore for output in task.outputs}
     if name not in mine:
         raise NotFound(f"the job does not use the datastore {name!r}", hint=_HINT)
     return JSONResponse(pack(await run_in_threadpool(services.datastores.account, name)))

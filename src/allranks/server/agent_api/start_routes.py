@@ -58,7 +58,7 @@ async def start(request: Request) -> Response:
         job = row.record
         if job.status in TERMINAL or agent.launch != job.launch or agent.node >= len(job.nodes):
             raise Unauthorized("this launch has ended for this node", hint="leave")
-        if any(each.state is not NodeState.ABSENT for each in job.nodes):
+        if any(node.state is not NodeState.ABSENT for node in job.nodes):
             return JSONResponse({"start": True})
         if services.heartbeats.have_called(row, _COUNTS):
             services.wakeups.notify(agent.job)

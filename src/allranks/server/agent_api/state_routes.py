@@ -131,7 +131,7 @@ async def unfinished(request: Request) -> Response:
     """Record which files of a working folder are being written."""
     folders, row, _, node = await _context(lambda services: services.working_folders, request)
     paths = parse(await request.body(), names=True)
-    if not isinstance(paths, list) or not all(isinstance(each, str) for each in paths):
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
         raise UsageError("unfinished files must be a list of paths", hint=_HINT)
     assert isinstance(folders, WorkingFolders)
     await run_in_threadpool(folders.report_unfinished, row, node, paths)
@@ -177,7 +177,7 @@ async def _context(store: Store, request: Request) -> tuple[Folders, JobRow, Sta
 async def _digests(request: Request) -> list[str]:
     """The list of SHA-256 in the body. Raises UsageError."""
     digests = parse(await request.body())
-    if not isinstance(digests, list) or not all(isinstance(each, str) for each in digests):
+    if not isinstance(digests, list) or not all(isinstance(digest, str) for digest in digests):
         raise UsageError("contents must be a list of SHA-256", hint=_HINT)
     return [*dict.fromkeys(digests)]
 
@@ -209,9 +209,9 @@ def _pieces(state: State, digests: list[str]) -> bytes:
 
 def _sizes(state: State, digests: list[str]) -> list[int]:
     """The sizes of contents of the state. Raises NotFound for contents of other states."""
-    sizes = {each.sha256: each.size for each in state.entries().values()}
+    sizes = {entry.sha256: entry.size for entry in state.entries().values()}
     try:
-        return [sizes[each] for each in digests]
+        return [sizes[digest] for digest in digests]
     except KeyError:
         raise NotFound("not a content of this state", hint="sync the state first") from None
 

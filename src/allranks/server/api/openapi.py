@@ -50,10 +50,13 @@ def _operation(endpoint: Endpoint, shared: Shared) -> dict[str, Any]:
     }
     if text := inspect.getdoc(function):
         operation["description"] = text
-    for each in arguments:
-        if each.source is Source.BODY:
-            content = {_JSON: {"schema": _schema(each.type, shared)}}
-            operation["requestBody"] = {"required": each.default is REQUIRED, "content": content}
+    for argument in arguments:
+        if argument.source is Source.BODY:
+            content = {_JSON: {"schema": _schema(argument.type, shared)}}
+            operation["requestBody"] = {
+                "required": argument.default is REQUIRED,
+                "content": content,
+            }
     return operation
 
 

@@ -26,7 +26,7 @@ class Components:
 
     def codes(self) -> set[str]:
         """The digests of the code of all versions."""
-        return {each for row in self.versions() for each in snapshots(row.spec)}
+        return {snapshot for row in self.versions() for snapshot in snapshots(row.spec)}
 
     def row(self, asset: Asset) -> AssetRow:
         """The version that ``asset`` names. Raises SpecError."""
@@ -44,7 +44,7 @@ class Components:
         try:
             row = self.row(asset_of(reference, where))
         except SpecError as error:
-            raise SpecError([each._replace(where=where) for each in error.problems]) from None
+            raise SpecError([problem._replace(where=where) for problem in error.problems]) from None
         return {**row.spec, "name": row.name, "version": row.version}
 
     def create(self, name: str, version: str | None, spec: Mapping[str, Any]) -> AssetRow:

@@ -220,7 +220,7 @@ class States(SyncedFolders):
         state = self.find(name)
         if self.is_own(state):
             return name
-        return next((each.job for each in reversed(state.versions()) if each.job), "")
+        return next((version.job for version in reversed(state.versions()) if version.job), "")
 
     def restore(self, name: str, number: int) -> None:
         """Restore a version as the newest. Raises NotFound, and Conflict while a job uses the state

@@ -45,7 +45,7 @@ class SyncedFolders:
         for paths it may not write and malformed entries."""
         if int(report["attempt"]) != row.record.attempt:
             raise Conflict("another attempt has this folder", hint="leave")
-        return [self._put(each, node) for each in report["puts"]]
+        return [self._put(put, node) for put in report["puts"]]
 
     def _put(self, put: Mapping[str, Any], node: int) -> Put:
         path, fields, hint = put["path"], put["entry"], "leave it out"
@@ -105,6 +105,8 @@ def entry_of(path: Path, status: os.stat_result, below: Path) -> Entry | None:
 
 def _is_entry(entry: Entry) -> bool:
     numbers = (entry.size, entry.mtime_ns, entry.mode, entry.seq)
-    plain = all(type(each) is int and abs(each) < 2**63 for each in numbers) and entry.size >= 0
+    plain = (
+        all(type(number) is int and abs(number) < 2**63 for number in numbers) and entry.size >= 0
+    )
     texts = isinstance(entry.sha256, str) and isinstance(entry.target, str)
     return plain and texts and entry.what in ("file", "folder", "link")

@@ -86,7 +86,9 @@ def _hint(row: JobRow, failure: Failure, verdict: Verdict, why: Explanation | No
 
 def _refusal_hint(row: JobRow, records: Records) -> str:
     """What the engine advised when it refused the gang."""
-    refusals = [each.event for each in records.events(row.name) if each.event.kind is Kind.REFUSED]
+    refusals = [
+        event.event for event in records.events(row.name) if event.event.kind is Kind.REFUSED
+    ]
     return str(refusals[-1].data.get("hint") or "") if refusals else ""
 
 

@@ -92,7 +92,7 @@ class AgentsListener:
         return bound in self._open and not self._open[bound][1].done()
 
     async def _close(self, addresses: Iterable[str]) -> None:
-        closing = [self._open.pop(each) for each in [*addresses]]
+        closing = [self._open.pop(address) for address in [*addresses]]
         for server, _ in closing:
             server.should_exit = True
         await asyncio.gather(*(task for _, task in closing), return_exceptions=True)

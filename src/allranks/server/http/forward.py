@@ -133,7 +133,7 @@ async def _write_request(
     lines = [f"{call.method} {call.target} HTTP/1.1".encode("latin-1")]
     dropped = _HOP if call.private else _HOP | _PRIVATE
     dropped = dropped - _ADDRESS if call.is_own_host else dropped
-    lines += [b"%s: %s" % each for each in call.headers if each[0].lower() not in dropped]
+    lines += [b"%s: %s" % header for header in call.headers if header[0].lower() not in dropped]
     size = b"transfer-encoding: chunked" if call.size is None else b"content-length: %d" % call.size
     lines += [] if call.is_own_host else [b"host: localhost"]
     writer.write(b"\r\n".join([*lines, b"connection: close", size, b"", b""]))

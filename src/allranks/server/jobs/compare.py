@@ -71,7 +71,9 @@ def _is_comparable(earlier: JobRow, row: JobRow) -> bool:
     """Whether it completed, and what it ran is the same: an experiment may hold all kinds of jobs,
     the same step or trial need not be told apart."""
     commands = (each.plan.task.command for each in (earlier, row))
-    is_same = row.parent is not None or len({tuple(what_runs(each)) for each in commands}) == 1
+    is_same = (
+        row.parent is not None or len({tuple(what_runs(command)) for command in commands}) == 1
+    )
     return earlier.record.status is JobStatus.COMPLETED and is_same
 
 

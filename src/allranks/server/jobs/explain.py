@@ -138,7 +138,7 @@ def failure_facts(row: JobRow, records: Records, home: Home) -> FailedAttempt:
     held = row.record.then is None and decide.failure(row.record)
     failure = held or decide.outcome(row.record)
     attempt = row.record.attempt
-    events = [each.event for each in records.events(row.name) if each.event.attempt == attempt]
+    events = [event.event for event in records.events(row.name) if event.event.attempt == attempt]
     ends = {e.rank: e for e in events if e.kind is Kind.RANK_ENDED and e.rank is not None}
     # How a held rank failed; afterwards it was ended somehow.
     ends |= {e.rank: e for e in events if e.kind is Kind.HELD and e.rank is not None}

@@ -85,7 +85,7 @@ def _names(records: Records, annotations: Annotations, rows: list[JobRow | Damag
     """What some jobs can be sorted by."""
     notes = annotations.several(row.id for row in rows)
     values = records.last_values(row.id for row in rows).values()
-    names = {name for each in values for name in each}
+    names = {name for value in values for name in value}
     for row in rows:
         if isinstance(row, JobRow):
             names.update(_named(row, notes.get(row.id) or Annotation(row.name)))

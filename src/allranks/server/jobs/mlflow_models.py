@@ -29,7 +29,7 @@ def keep(answer: bytes, row: JobRow | None, models: Models, runs: Runs, records:
     that asked. Never raises for what MLflow took: the job's record says what was not registered,
     and a version that is not from a job's run is left out."""
     theirs = json.loads(answer)["model_version"]
-    tags = {each["key"]: each["value"] for each in theirs.get("tags", ())}
+    tags = {tag["key"]: tag["value"] for tag in theirs.get("tags", ())}
     name = f"{theirs['name']}:{theirs['version']}"
     note = ""
     try:

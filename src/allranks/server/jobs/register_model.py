@@ -150,12 +150,12 @@ def _job_files(model: NamedModel) -> OutputOf | None:
 
 def _spec(model: NamedModel, copy: NewTree) -> dict[str, Any]:
     """The stored spec of a version."""
-    paths = [each.path for each in copy.entries]
+    paths = [entry.path for entry in copy.entries]
     kept = model.model_dump(mode="json", exclude_defaults=True, exclude={"name", "version", "job"})
     kept["type"] = kept.get("type") or model_flavor.model_type(paths)
     if model.flavors is None and (flavors := _flavors(paths, copy)):
         kept["flavors"] = {flavor: {} for flavor in flavors}
-    size = sum(each.size for each in copy.entries)
+    size = sum(entry.size for entry in copy.entries)
     return {**kept, "files": len(paths), "size": size, "digest": copy.digest}
 
 

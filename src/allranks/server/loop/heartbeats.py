@@ -82,7 +82,7 @@ class Heartbeats:
         """Whether all agents of a job have called within the last ``seconds``."""
         name, launch, since = row.name, row.record.launch, clock.uptime() - seconds
         calls = (self._last_call.get(_Agent(name, launch, n)) for n in range(len(row.record.nodes)))
-        return all(each is not None and each[1] > since for each in calls)
+        return all(call is not None and call[1] > since for call in calls)
 
     def forget(self, row: JobRow) -> None:
         for node in range(len(row.record.nodes)):

@@ -30,7 +30,7 @@ _RESULTS = (
 
 def before(row: JobRow, records: Records) -> Left:
     """What was there after the last attempt that ended by a time limit."""
-    events = (each.event for each in records.events(row.name))
+    events = (event.event for event in records.events(row.name))
     left = [e.data["left"] for e in events if e.kind is Kind.RELAUNCHED and "left" in e.data]
     return unpack(Left, left[-1]) if left else Left()
 
@@ -55,7 +55,7 @@ def now(row: JobRow, earlier: Left, home: Home, states: States, points: Points) 
 def _writes_elsewhere(row: JobRow, home: Home) -> bool:
     """Whether it works in place, or an output is not in its record."""
     task, record = row.plan.task, f"{home.jobs / row.name}/"
-    outside = any(each.uri or not each.path.startswith(record) for each in task.outputs)
+    outside = any(output.uri or not output.path.startswith(record) for output in task.outputs)
     return bool(task.in_place) or outside
 
 

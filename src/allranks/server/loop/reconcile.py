@@ -352,7 +352,7 @@ class Loop(Worker):
 
 def _remove(folder: Path) -> None:
     """Remove the folder of a gang's agents, except files that could not be saved."""
-    if not any(is_kept(each) for each in folder.glob("*")):
+    if not any(is_kept(path) for path in folder.glob("*")):
         folder_trees.remove(folder, ignore_errors=True)
 
 

@@ -62,7 +62,7 @@ class Answers:
 
     @property
     def processes(self) -> list[Process]:
-        return [each for node in sorted(self.stacks) for each in self.stacks[node]]
+        return [stack for node in sorted(self.stacks) for stack in self.stacks[node]]
 
 
 class Stacks:

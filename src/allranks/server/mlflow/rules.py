@@ -282,7 +282,7 @@ def _new_run(request: Request, job: Job) -> Verdict:
     tags += [{"key": RUN_TAG, "value": job.ours}, {"key": JOB_TAG, "value": job.name}]
     body = {k: v for k, v in request.body.items() if k not in _EXPERIMENT}
     body |= {"experiment_id": job.experiment_id, "tags": tags}
-    parents = {str(each.get("value")) for each in tags if each.get("key") == PARENT_TAG}
+    parents = {str(tag.get("value")) for tag in tags if tag.get("key") == PARENT_TAG}
     return Verdict(request._replace(body=body), frozenset(parents), makes_run=not parents)
 
 
@@ -313,7 +313,7 @@ def _trace_changed(request: Request, job: Job, line: str, refused: Verdict) -> V
     match = _TRACE.fullmatch(line)
     if match is None:
         return refused
-    return Verdict(request, traces=one | frozenset(each for each in match.groups() if each))
+    return Verdict(request, traces=one | frozenset(group for group in match.groups() if group))
 
 
 def _new_trace(request: Request, job: Job, refused: Verdict) -> Verdict:

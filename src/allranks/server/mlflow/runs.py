@@ -77,7 +77,7 @@ class Runs:
                 return None
         except Gone:
             return None
-        tags = {each["key"]: each["value"] for each in tagged.get("tags", ())}
+        tags = {tag["key"]: tag["value"] for tag in tagged.get("tags", ())}
         job, ours = tags.get(mlflow_run.JOB_TAG), tags.get(mlflow_run.RUN_TAG)
         return Made(job, ours) if job and ours else None
 
@@ -87,7 +87,7 @@ class Runs:
             answer = self.get("/runs/get", run_id=run)["run"]
         except Gone:
             return None
-        tags = {each["key"]: each["value"] for each in answer["data"].get("tags", ())}
+        tags = {tag["key"]: tag["value"] for tag in answer["data"].get("tags", ())}
         if tags.get(mlflow_run.RUN_TAG) != ours(row):
             return None
         name = str(answer["info"]["run_name"])
@@ -125,7 +125,7 @@ class Runs:
             if run in self._taken:
                 return False
             tags = self.get("/runs/get", run_id=run)["run"]["data"].get("tags", ())
-            had = any(each["key"] == _TAKEN for each in tags)
+            had = any(tag["key"] == _TAKEN for tag in tags)
             if not had:
                 self.call("/runs/set-tag", {"run_id": run, "key": _TAKEN, "value": "true"})
             self._taken.add(run)

@@ -174,7 +174,7 @@ def _states(root: Path, left_out: list[str]) -> Iterator[tuple[str, Path]]:
     yield root.name, root
     for kind in (NAMED, OF_JOBS):
         yield f"{root.name}/{kind}", root / kind
-        for state in sorted(each.parent for each in (root / kind).glob(f"[!.]*/{HEAD}")):
+        for state in sorted(path.parent for path in (root / kind).glob(f"[!.]*/{HEAD}")):
             with tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX, dir=state.parent) as beside:
                 _freeze(state, Path(beside))
                 for each in _below(Path(beside), f"{root.name}/{kind}/{state.name}", left_out):
@@ -196,7 +196,7 @@ def _freeze(state: Path, beside: Path) -> None:
         for name, data in manifests.items():
             (beside / name).write_bytes(data)
         held = State(beside)
-        every = (held.entries(), *(each.entries for each in held.versions()))
+        every = (held.entries(), *(version.entries for version in held.versions()))
         named = {e.sha256 for entries in every for e in entries.values() if e.what == "file"}
         there = set(os.listdir(beside / CONTENT))
         for sha256 in there - named:
@@ -217,7 +217,7 @@ def _manifests(state: Path) -> dict[str, bytes]:
     with contextlib.suppress(FileNotFoundError):
         numbers = [each for each in os.listdir(state / VERSIONS) if each.isdecimal()]
     manifests: dict[str, bytes] = {}
-    for name in (*(f"{VERSIONS}/{each}" for each in numbers), HEAD):
+    for name in (*(f"{VERSIONS}/{number}" for number in numbers), HEAD):
         with contextlib.suppress(FileNotFoundError):
             manifests[name] = (state / name).read_bytes()
     return manifests

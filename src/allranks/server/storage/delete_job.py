@@ -30,7 +30,7 @@ def delete(row: JobRow | Damaged, services: Services) -> int:
     children = _children(row, services)
     if children:  # before the first is gone; below of each again, when no job can be created
         _require_unused(_family(row.name, services), row.name, services)
-    size = sum(delete(services.records.read(each), services) for each in reversed(children))
+    size = sum(delete(services.records.read(child), services) for child in reversed(children))
     path = services.home.jobs / row.name
     # Locked: no job that reads its outputs may be created meanwhile.
     with services.admission_lock:
@@ -62,8 +62,8 @@ def _require_unused(names: Set[str], name: str, services: Services) -> None:
 
     A pipeline or sweep stands for its jobs: without them it would be a record of nothing.
     """
-    jobs = [inventory.job(services.home, each) for each in services.records.uses()]
-    if others := [*dict.fromkeys(_top(each, services) for each in readers(names, jobs))]:
+    jobs = [inventory.job(services.home, use) for use in services.records.uses()]
+    if others := [*dict.fromkeys(_top(reader, services) for reader in readers(names, jobs))]:
         hint = f"delete them together: allranks job delete {' '.join([*others, name])}"
         raise Conflict(f"outputs of {name} are needed by {', '.join(others)}", hint=hint)
     for version in services.data.versions():

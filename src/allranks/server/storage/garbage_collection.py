@@ -165,9 +165,9 @@ class GarbageCollection:
     def _parts(self) -> dict[str, list[str]]:
         """The chunks of the code of jobs and components. If one cannot be read, no code is
         deleted."""
-        codes = {each for job in self._jobs for each in job.codes} | self._codes()
+        codes = {code for job in self._jobs for code in job.codes} | self._codes()
         try:
-            return {each: self._blobs.chunk_digests(each) for each in codes}
+            return {code: self._blobs.chunk_digests(code) for code in codes}
         except OSError as error:
             self._trouble = error
             return {}

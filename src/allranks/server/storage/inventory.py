@@ -38,7 +38,7 @@ Look = Callable[[Home, Sequence[Job]], Iterator[Found]]
 
 def job(home: Home, row: Uses) -> Job:
     """The parts of a job that decide what is kept."""
-    inputs = [each.get("source") or "" for each in row.sources or ()]
+    inputs = [source.get("source") or "" for source in row.sources or ()]
     reused = {str(name) for name in [(row.notes or {}).get("reused")] if name}
     return Job(
         name=row.name,
@@ -133,7 +133,7 @@ def checkouts(home: Home, all_jobs: Sequence[Job]) -> Iterator[Found]:
 def _one_in(folder: Path, paths: Iterable[str]) -> str:
     """The first of the paths that is inside a folder; empty: none."""
     whole = folder.resolve()
-    return next((each for each in paths if Path(each).is_relative_to(whole)), "")
+    return next((path for path in paths if Path(path).is_relative_to(whole)), "")
 
 
 def nodes(home: Home, _: Sequence[Job]) -> Iterator[Found]:

@@ -223,7 +223,7 @@ def _units(new: Path) -> Iterator[str]:
             yield from (f"{path.name}/{each.name}" for each in sorted(path.iterdir()))
         elif path.name == "blobs":
             files = sorted(each for each in path.glob("*/*") if each.is_file())
-            yield from (str(each.relative_to(new)) for each in files)
+            yield from (str(file.relative_to(new)) for file in files)
         else:
             yield path.name
 

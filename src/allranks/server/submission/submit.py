@@ -79,7 +79,7 @@ class Submission(NamedTuple):
         if made.python is not None:
             made = made._replace(python=_python(made.python))
         texts = (made.code or "", made.in_place or "", made.diff, made.continues, made.previous)
-        plain = all(isinstance(each, str) for each in (*texts, made.environment_asked))
+        plain = all(isinstance(text, str) for text in (*texts, made.environment_asked))
         if made.look is not None and not _is_pace(made.look):
             raise SpecError(NO_SUBMISSION)
         if not plain or not all(map(_is_text_map, (made.base, made.tools))):
@@ -105,7 +105,7 @@ def _is_pace(data: Any) -> bool:
 
 def _is_text_map(data: Any) -> bool:
     return isinstance(data, Mapping) and all(
-        isinstance(each, str) for each in (*data.keys(), *data.values())
+        isinstance(key, str) for key in (*data.keys(), *data.values())
     )
 
 

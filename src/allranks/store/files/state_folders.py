@@ -248,7 +248,9 @@ class State:
                 with contextlib.suppress(FileNotFoundError):
                     names = os.listdir(self.folder / VERSIONS)
                 numbers = sorted(int(name) for name in names if name.isdecimal())
-                stored = (_read_manifest(self.folder / VERSIONS / str(each)) for each in numbers)
+                stored = (
+                    _read_manifest(self.folder / VERSIONS / str(number)) for number in numbers
+                )
                 self._versions = [
                     Version(**{**manifest, "entries": manifests.load(manifest["entries"])})
                     for manifest in stored
@@ -305,7 +307,9 @@ class State:
             head = _read_manifest(self.folder / HEAD)
             if head is None and (self.folder / HEAD).exists():
                 # The manifest is damaged: use the newest intact version.
-                newest = next((each for each in reversed(self.versions()) if not each.torn), None)
+                newest = next(
+                    (version for version in reversed(self.versions()) if not version.torn), None
+                )
                 head = newest and {**newest._asdict(), "entries": manifests.pack(newest.entries)}
             self._revision = int(head["revision"]) if head else 0
             self._entries = manifests.load(head["entries"]) if head else {}

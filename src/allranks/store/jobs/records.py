@@ -276,7 +276,7 @@ class Records:
     def append_all(self, events: Mapping[str, Sequence[Event]]) -> dict[str, job_rows.JobRow]:
         """Append events to several jobs, to all or none; the jobs after them. Raises NotFound."""
         with self._engine.begin() as connection:
-            saved = [self._append(connection, *each, None) for each in events.items()]
+            saved = [self._append(connection, *item, None) for item in events.items()]
         return {row.name: self._latest.keep(row) for row in saved}
 
     def _append(

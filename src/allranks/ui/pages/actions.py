@@ -199,7 +199,7 @@ def _tag_changes(action: str, text: str, values: Mapping[str, str]) -> dict[str,
 def _tags(text: str) -> dict[str, str]:
     """``a=1 b=2`` as tags. Raises UsageError."""
     try:
-        pairs = [each.split("=", 1) for each in shlex.split(text)]
+        pairs = [word.split("=", 1) for word in shlex.split(text)]
         tags = dict(pairs)
     except ValueError:
         tags = {}

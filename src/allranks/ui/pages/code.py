@@ -57,9 +57,9 @@ async def _changed(session: Session, name: str, against: str) -> list[dict[str, 
     """The files that differ, as `job compare` finds them."""
     comparison = await session.get(routes.compare_jobs, job=[against, name])
     return [
-        {"path": each["name"].removeprefix("file "), "what": each["values"][-1]}
-        for each in comparison["differences"]
-        if each["section"] == "code" and each["name"].startswith("file ")
+        {"path": difference["name"].removeprefix("file "), "what": difference["values"][-1]}
+        for difference in comparison["differences"]
+        if difference["section"] == "code" and difference["name"].startswith("file ")
     ]
 
 

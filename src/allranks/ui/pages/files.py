@@ -129,7 +129,7 @@ def _step(picture: Picture) -> int:
 
 def _searched(files: list[Any], request: Request) -> list[Any]:
     part = request.query_params.get("find", "").lower()
-    return [each for each in files if part in render.printable(each["path"]).lower()]
+    return [file for file in files if part in render.printable(file["path"]).lower()]
 
 
 async def download(request: Request) -> Response:
@@ -138,7 +138,7 @@ async def download(request: Request) -> Response:
     name = request.path_params["name"]
     files = _searched(await session.get(routes.job_files, name), request)
     headers = {"content-disposition": f'attachment; filename="{name}.zip"'}
-    paths = [each["path"] for each in files]
+    paths = [file["path"] for file in files]
     return StreamingResponse(
         _archive(session, name, paths), headers=headers, media_type="application/zip"
     )

@@ -127,7 +127,7 @@ async def _below(session: Session, job: ShownJob) -> dict[str, Any]:
         explained = await session.get(routes.job_explanation, job["name"])
         steps = cast("PipelineExplanation", explained)["steps"]
     trials = job.get("trials", ())
-    parameters = list(dict.fromkeys(key for each in trials for key in each["parameters"]))
+    parameters = list(dict.fromkeys(key for trial in trials for key in trial["parameters"]))
     return {
         "trials": trials[:_TRIALS],
         "more_trials": len(trials) - _TRIALS,

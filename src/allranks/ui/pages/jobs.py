@@ -59,7 +59,7 @@ async def jobs(request: Request) -> Response:
         "jobs.html",
         jobs=starred + [job for job in listing[:limit] if job["name"] not in names],
         more=limit + _ROWS if len(listing) > limit else None,
-        statuses=[str(each) for each in JobStatus],
+        statuses=[str(JobStatu) for JobStatu in JobStatus],
         sorts=_SORTS | _metric_sorts(starred + listing, query.get("sort", "")),
         filtered=bool(filters),
         by_metric=filters.get("sort", _NEWEST).removeprefix("-") not in ALL_SORTS,

@@ -152,7 +152,7 @@ def _has_finalizer(kind: type) -> bool:
     if kind is _WhenDropped:
         return False
     names = [_NAMES(base) for base in _MRO(kind)]
-    return any("__del__" in each or type(each.get("close")) not in _FUNCTIONS for each in names)
+    return any("__del__" in name or type(name.get("close")) not in _FUNCTIONS for name in names)
 
 
 def _is_of_cpp(kind: type) -> bool:

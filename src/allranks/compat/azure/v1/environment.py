@@ -104,7 +104,7 @@ class CondaDependencies:
         self._pip.insert(0, pip_option)
 
     def set_pip_requirements(self, pip_requirements: str) -> None:
-        self._pip += [each for each in pip_requirements.splitlines() if each.strip()]
+        self._pip += [line for line in pip_requirements.splitlines() if line.strip()]
 
     def set_python_version(self, version: str) -> None:
         self._python = f"={version}"

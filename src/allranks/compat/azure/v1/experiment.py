@@ -78,7 +78,7 @@ class Experiment(Absent):
         added = {properties: None} if isinstance(properties, str) else dict(properties or {})
         filters |= {f"{PROPERTY}{key}": value for key, value in added.items()}
         jobs = Client().jobs.list(experiment_name=self.name, tags=filters, limit=1000)
-        return (run_of(each, self.workspace, self) for each in jobs)
+        return (run_of(job, self.workspace, self) for job in jobs)
 
     @staticmethod
     def list(workspace: Any, *_: Any, **__: Any) -> Any:

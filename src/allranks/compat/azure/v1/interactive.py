@@ -87,7 +87,7 @@ class InteractiveRun(Run):
             time.sleep(pause)
             waited += pause
             pause = min(2 * pause, _SELDOM)
-        return [str(each) for each in json.loads(place.read_text())]
+        return [str(item) for item in json.loads(place.read_text())]
 
     def __getattribute__(self, name: str) -> Any:
         # While the job waits, what a script's own run has is done by that.

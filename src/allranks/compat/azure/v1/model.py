@@ -89,7 +89,7 @@ class Model:
         cls, workspace: object, name: str | None = None, latest: bool = False, **_: Any
     ) -> list[Model]:
         models = Client().models.list(name)
-        return [cls(workspace, each.name, version=each.version) for each in models]
+        return [cls(workspace, model.name, version=model.version) for model in models]
 
     @staticmethod
     def get_model_path(model_name: str, version: int | None = None, _workspace: Any = None) -> str:
@@ -99,7 +99,7 @@ class Model:
     def download(self, target_dir: str = ".", exist_ok: bool = False, **_: Any) -> str:
         """Download its files; returns the path of the file, or of the folder of several."""
         folder = Client().models.download(self.name, str(self.version), target_dir)
-        files = [each for each in folder.iterdir() if each.name != "MLmodel"]
+        files = [path for path in folder.iterdir() if path.name != "MLmodel"]
         if len(files) == 1 and files[0].is_file():
             target = Path(target_dir, files[0].name)
             shutil.copyfile(files[0], target)

@@ -117,9 +117,9 @@ class Step:
         words = config.command if isinstance(config.command, list | tuple) else None
         self._is_command = words is not None
         self._words = [*config.arguments] if words is None else [*words]
-        for each in (*self._outputs, *self._words):
-            if isinstance(each, OutputFileDatasetConfig) or each in self._outputs:
-                each.producer = self
+        for output in (*self._outputs, *self._words):
+            if isinstance(output, OutputFileDatasetConfig) or output in self._outputs:
+                output.producer = self
 
     def run_after(self, step: Step) -> None:
         self.after.append(step)
@@ -143,7 +143,7 @@ class Step:
     def _configured(self, values: Mapping[str, Any]) -> ScriptRunConfig:
         """What runs; ``values`` are those of all parameters."""
         config = copy.copy(self._config)
-        words = [self._argument(each) for each in self._words]
+        words = [self._argument(word) for word in self._words]
         if self._is_command:
             config.command = words
         else:

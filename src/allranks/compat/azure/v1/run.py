@@ -129,7 +129,7 @@ class Run(Absent):
 
     def get_details_with_logs(self) -> dict[str, Any]:
         """With the text of each log."""
-        logs = {each: self._text(each) for each in self.get_file_names() if "logs/" in each}
+        logs = {name: self._text(name) for name in self.get_file_names() if "logs/" in name}
         return {**self.get_details(), "logFiles": logs}
 
     def get_portal_url(self) -> str:
@@ -181,7 +181,7 @@ class Run(Absent):
         }
         metrics: dict[str, Any] = {}
         for key, points in self._job.metrics().items():
-            values = [each["value"] for each in points]
+            values = [point["value"] for point in points]
             if key not in of_tables:
                 metrics[key] = values[0] if len(values) == 1 else values
         metrics |= {key: value for key, (value, _) in tables.items()}
@@ -291,8 +291,8 @@ class Run(Absent):
 
     def _files(self) -> dict[str, str]:
         """The path of each file in the record, by Azure's."""
-        paths = (each.path for each in Client().jobs.files(self.id))
-        return {each.removeprefix(_WORK): each for each in paths if not each.startswith(_OTHERS)}
+        paths = (file.path for file in Client().jobs.files(self.id))
+        return {path.removeprefix(_WORK): path for path in paths if not path.startswith(_OTHERS)}
 
     def _text(self, name: str) -> str:
         with tempfile.TemporaryDirectory() as folder:
@@ -322,13 +322,13 @@ class HyperDriveRun(Run):
         """The trials, the best first; of each its run id, parameters, metric and status."""
         trials = [
             {
-                "run_id": each["job"],
-                "hyperparameters": each["parameters"],
-                "best_primary_metric": each["value"],
-                "status": each["status"],
+                "run_id": trial["job"],
+                "hyperparameters": trial["parameters"],
+                "best_primary_metric": trial["value"],
+                "status": trial["status"],
             }
-            for each in self._job.refresh().to_dict()["trials"]
-            if not (discard_no_metric and each["value"] is None)
+            for trial in self._job.refresh().to_dict()["trials"]
+            if not (discard_no_metric and trial["value"] is None)
         ]
         ordered = trials[::-1] if reverse else trials
         return ordered[:top] if top else ordered
@@ -341,7 +341,7 @@ class HyperDriveRun(Run):
         self, name: str | None = None, recursive: bool = False, **_: Any
     ) -> dict[str, Any]:
         """What each trial has logged, by its run id."""
-        return {each.id: each.get_metrics(name) for each in self.get_children()}
+        return {child.id: child.get_metrics(name) for child in self.get_children()}
 
     def metrics_text(self) -> str:
         """The metrics of each trial as Azure's files have them: lists, by run id and name."""
@@ -379,7 +379,7 @@ class PipelineRun(Run):
 
     def find_step_run(self, name: str) -> list[Run]:
         """The runs of the steps with this name."""
-        return [each for each in self.get_children() if each.name == name]
+        return [child for child in self.get_children() if child.name == name]
 
     def get_pipeline_output(self, pipeline_output_name: str) -> OutputData:
         """An output of the pipeline or of a step, by its name."""
@@ -429,8 +429,8 @@ def children(job: Job) -> list[str]:
     """The names of a parent's jobs."""
     record = job.to_dict()
     if record.get("type") == "sweep":
-        return [each["job"] for each in record.get("trials") or () if each.get("job")]
-    return [each["job"] for each in (record.get("steps") or {}).values() if each.get("job")]
+        return [trial["job"] for trial in record.get("trials") or () if trial.get("job")]
+    return [step["job"] for step in (record.get("steps") or {}).values() if step.get("job")]
 
 
 def _table(several: Sequence[Mapping[str, Any]]) -> tuple[Any, Sequence[str]]:
@@ -443,5 +443,5 @@ def _table(several: Sequence[Mapping[str, Any]]) -> tuple[Any, Sequence[str]]:
             return rows[0], columns
         return {key: [row.get(key) for row in rows] for key in columns}, columns
     values = [next(iter(each.values())) for each in several]
-    columns = [key for each in values if isinstance(each, Mapping) for key in each]
+    columns = [key for value in values if isinstance(value, Mapping) for key in value]
     return values[0] if len(values) == 1 else values, columns

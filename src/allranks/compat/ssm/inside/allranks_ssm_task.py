@@ -36,7 +36,7 @@ class Node:
         env = os.environ
         self.config, self.code = config, os.getcwd()
         self.rank = int(env.get("ALLRANKS_NODE_RANK", "0"))
-        self.addresses = [each["address"] for each in json.loads(env["ALLRANKS_NODES"])]
+        self.addresses = [node["address"] for node in json.loads(env["ALLRANKS_NODES"])]
         self.base = tempfile.mkdtemp(prefix="allranks-ssm-")
         self.is_real = _own_namespace()
         names = ["algo-%d" % (n + 1) for n in range(len(self.addresses))]
@@ -94,7 +94,7 @@ class Node:
             configuration,
             os.path.join(self.base, "output"),  # also for what a script says of its failure
             *self.places.values(),
-            *(os.path.join(self.base, each) for each in self.places),
+            *(os.path.join(self.base, place) for place in self.places),
         ):
             os.makedirs(folder, exist_ok=True)
         for name, content in self._files().items():

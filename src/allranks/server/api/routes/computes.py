@@ -40,7 +40,9 @@ def list_computes(services: ServicesDep) -> api.ComputesAnswer:
     """All computes; ``default``; ``stands_for``: names that are mapped to a compute."""
     config = services.clusters.known()
     return {
-        "computes": [_brief(services, each, config.default) for each in config.computes.values()],
+        "computes": [
+            _brief(services, compute, config.default) for compute in config.computes.values()
+        ],
         "default": config.default,
         "stands_for": {**config.stands_for},
     }

@@ -100,7 +100,7 @@ def _options(data: dict[str, Any]) -> tuple[float, bool, bool]:
     if isinstance(seconds, bool) or not 0 <= number <= _MOST:
         hint = "give seconds, 0 or more"
         raise UsageError(f"{seconds!r} is not a duration", where=keys[0], hint=hint)
-    if not all(isinstance(each, bool) for each in flags):
+    if not all(isinstance(flag, bool) for flag in flags):
         raise UsageError("not a boolean", where="dry_run, jobs", hint="give true or false")
     return float(number), flags[0], flags[1]
 

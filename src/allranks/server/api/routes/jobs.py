@@ -316,7 +316,9 @@ def restart(
     row = services.records.get(name)
     require_own(who, name, submitter(row.spec))
     overrides = data.pop("set", []) if isinstance(data, dict) else []
-    if not isinstance(overrides, list) or not all(isinstance(each, str) for each in overrides):
+    if not isinstance(overrides, list) or not all(
+        isinstance(override, str) for override in overrides
+    ):
         hint = 'write "set": ["KEY=VALUE"]'
         raise UsageError("`set` is not a list of `KEY=VALUE`", where="set", hint=hint)
     if isinstance(data, dict) and data.get("limits") and row.type != "sweep":

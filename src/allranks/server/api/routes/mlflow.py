@@ -253,7 +253,10 @@ class Proxy:
             points = _points(metrics, prefix)
             await run_in_threadpool(self._points.add_metrics, row.id, row.record.attempt, points)
             if parameters:
-                new = {prefix + str(each["key"]): str(each["value"]) for each in parameters}
+                new = {
+                    prefix + str(parameter["key"]): str(parameter["value"])
+                    for parameter in parameters
+                }
                 await run_in_threadpool(self._annotations.add_parameters, {row.id: new})
             self._wakeups.notify(row.name)
         for message in messages:
@@ -398,10 +401,14 @@ def _points(metrics: list[dict[str, Any]], prefix: str) -> list[tuple[str, Point
     """The points of metrics that MLflow has accepted, so their format is valid."""
     return [
         (
-            prefix + str(each["key"]),
-            Point(int(each.get("step") or 0), int(each["timestamp"]) / 1000, float(each["value"])),
+            prefix + str(metric["key"]),
+            Point(
+                int(metric.get("step") or 0),
+                int(metric["timestamp"]) / 1000,
+                float(metric["value"]),
+            ),
         )
-        for each in metrics
+        for metric in metrics
     ]
 
 

@@ -53,12 +53,12 @@ class Pipeline(Controller):
         parent = Parent(record.went_at, record.canceled, record.message)
         self._refresh()
         states = {
-            self._order[each.number]: StepState(
-                each.status,
-                each.given_up if record.given_up else each.canceled,
-                _is_closed(each),
+            self._order[state.number]: StepState(
+                state.status,
+                state.given_up if record.given_up else state.canceled,
+                _is_closed(state),
             )
-            for each in self._states.values()
+            for state in self._states.values()
         }
         action = decisions.next_action(self._rules, parent, states, clock.now())
         if action is not None:
@@ -66,7 +66,7 @@ class Pipeline(Controller):
             return True
         if not self._needs:
             return False
-        names = (each.name for each in self._states.values() if each.status not in TERMINAL)
+        names = (state.name for state in self._states.values() if state.status not in TERMINAL)
         left = decisions.to_come(self._rules, parent, states)
         needs = Counter(self._needs[name] for name in left if name in self._needs)
         return self._nodes.advance(names, needs)
@@ -98,7 +98,7 @@ class Pipeline(Controller):
         environments = services.environments.with_deleted()
         by = submitter(row.spec)
         whole = Submission(row.spec, base=task.base, tools=task.tools, python=task.current)
-        jobs = {self._order[each.number]: each.name for each in self._states.values()}
+        jobs = {self._order[state.number]: state.name for state in self._states.values()}
         number, own_name = self._order.index(step.name), f"{row.name}_{step.name}"
         notes: JobNotes = {"step": step.name}
         reusable = None

@@ -79,7 +79,7 @@ def pipeline_plan(
             try:
                 check(step)
             except SpecError as error:
-                problems += [_in_step(each, step) for each in error.problems]
+                problems += [_in_step(problem, step) for problem in error.problems]
             except (NotFound, Refused) as error:
                 where = f"jobs.{step.name}" + (f".{error.where}" if error.where else "")
                 problems.append(Problem(error.message, where, hint=error.hint))

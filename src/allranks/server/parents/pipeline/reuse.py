@@ -101,7 +101,7 @@ class Reuse:
             return "the packages of its Python are not known"
         if task.in_place:
             return "its code runs in place"
-        if any(each.uri for each in task.outputs):
+        if any(output.uri for output in task.outputs):
             return "its outputs are in a datastore"
         more: dict[str, Any] = {}
         if step.type == "sweep":

@@ -117,7 +117,7 @@ class Steps:
 
     def summary(self) -> api.PipelineSummary:
         """The number of steps, and of those with a job by its status."""
-        counts = Counter(str(each.status) for each in self.states.values())
+        counts = Counter(str(state.status) for state in self.states.values())
         return {"total_steps": len(self._order), "counts": dict(counts)}
 
     def all(self) -> dict[str, api.StepAnswer]:

@@ -120,7 +120,7 @@ class Sweep(Controller):
 
     def _draw(self, row: JobRow, number: int) -> None:
         """Submit a trial. A trial that cannot be submitted ends the sweep."""
-        past = [self._past(self._states[each]) for each in sorted(self._states)]
+        past = [self._past(self._states[state]) for state in sorted(self._states)]
         spec = self.spec
         drawn = draw(
             spec.search_space,

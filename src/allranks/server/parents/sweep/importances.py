@@ -52,4 +52,4 @@ def importances(
 
 
 def _is_nested(space: Any) -> bool:
-    return isinstance(space, Choice) and any(isinstance(each, Mapping) for each in space.values)
+    return isinstance(space, Choice) and any(isinstance(value, Mapping) for value in space.values)

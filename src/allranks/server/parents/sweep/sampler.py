@@ -262,7 +262,7 @@ def _distributions(
 def grid_size(space: Mapping[str, Any]) -> int | None:
     """How many combinations a space has; None where a parameter is not a choice."""
     sizes = [_size(each) for each in space.values()]
-    return None if None in sizes else math.prod(each for each in sizes if each is not None)
+    return None if None in sizes else math.prod(size for size in sizes if size is not None)
 
 
 def _size(space: Any) -> int | None:
@@ -271,7 +271,7 @@ def _size(space: Any) -> int | None:
     if not isinstance(space, Choice):
         return None
     sizes = [grid_size(spaces_of(v)) if isinstance(v, Mapping) else 1 for v in space.values]
-    return None if None in sizes else sum(each for each in sizes if each is not None)
+    return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 def grid_point(space: Mapping[str, Any], number: int, above: str = "") -> dict[str, Any]:

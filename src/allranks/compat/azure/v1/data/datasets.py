@@ -84,7 +84,7 @@ class FileDataset:
         folder = self._folder()
         if folder.is_file():
             return [f"/{folder.name}"]
-        return [f"/{each.relative_to(folder).as_posix()}" for each in _files(folder)]
+        return [f"/{file.relative_to(folder).as_posix()}" for file in _files(folder)]
 
     def download(
         self, target_path: str | None = None, overwrite: bool = False, **_: Any
@@ -141,7 +141,7 @@ class TabularDataset(FileDataset):
 
         table = self.table or {"reader": "csv", "options": {}}
         read = getattr(pandas, f"read_{table['reader']}")
-        several = [read(each, **table["options"]) for each in _files(self._folder())]
+        several = [read(file, **table["options"]) for file in _files(self._folder())]
         return pandas.concat(several, ignore_index=True)
 
     def partition_by(
@@ -290,4 +290,4 @@ def _table(path: Any, partition_format: str | None, reader: str, **options: Any)
 def _files(place: Path) -> list[Path]:
     """A file, or the files below a folder."""
     paths = [place] if place.is_file() else place.rglob("*")
-    return sorted(each for each in paths if each.is_file())
+    return sorted(path for path in paths if path.is_file())

@@ -129,7 +129,7 @@ class Datastore:
         show_progress: bool = True,
     ) -> DataReference:
         """Copy a folder to the datastore, which must be a folder of this machine."""
-        for file in sorted(each for each in Path(src_dir).rglob("*") if each.is_file()):
+        for file in sorted(path for path in Path(src_dir).rglob("*") if path.is_file()):
             self._copy(file, Path(target_path or "", file.relative_to(src_dir)), overwrite)
         return self.path(target_path)
 

@@ -31,7 +31,7 @@ def create(data: JsonBody, services: ServicesDep, labels: Labels) -> CreatedComp
     spec = {key: value for key, value in made.to_dict().items() if key not in ("name", "version")}
     spec = {**spec, "type": made.type}
     with services.admission_lock:
-        if not all(services.blobs.is_complete(each) for each in snapshots(spec)):
+        if not all(services.blobs.is_complete(snapshot) for snapshot in snapshots(spec)):
             raise MissingCode("the code has not been uploaded yet", hint="upload it first")
         row = services.components.create(made.name, made.version, spec)
     return {**_labelled(row, labels, services), "created": row.new}

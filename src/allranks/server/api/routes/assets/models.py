@@ -129,7 +129,7 @@ def _labelled(row: AssetRow, labels: Sequence[str], services: Services) -> Model
 
 def _entries(files: Any) -> list[Entry]:
     """The uploaded files of a model. Raises UsageError for malformed entries."""
-    valid = [each for each in files if _is_entry(each)] if isinstance(files, list) else []
+    valid = [file for file in files if _is_entry(file)] if isinstance(files, list) else []
     entries = {each["path"]: Entry(**each) for each in valid}
     folders = {path[: slash.start()] for path in entries for slash in re.finditer("/", path)}
     if not entries or len(entries) < len(files) or folders & entries.keys():

@@ -35,7 +35,7 @@ def list_states(services: ServicesDep, own: bool = False) -> list[StateAnswer]:
 def show(state: str, services: ServicesDep) -> ShownState:
     """A state with its versions, the newest first."""
     folder = services.states.settled(state)
-    versions = [_version(each) for each in reversed(folder.versions())]
+    versions = [_version(version) for version in reversed(folder.versions())]
     return {**_brief(services, folder), "versions": versions}
 
 
@@ -87,8 +87,8 @@ def _brief(services: Services, state: State) -> StateAnswer:
         "version": newest.number if newest else None,
         "made_at": iso_time(newest.at) if newest else None,
         "held_by": holder.name if holder else None,
-        "files": sum(each.what == "file" for each in entries.values()),
-        "size": sum(each.size for each in entries.values()),
+        "files": sum(entry.what == "file" for entry in entries.values()),
+        "size": sum(entry.size for entry in entries.values()),
     }
 
 
