@@ -24,6 +24,22 @@ case "$*" in
 esac"""
 
 
+def test_what_a_job_leaves_in_its_gangs_folder(tmp_path: Path):
+    """It may leave anything: strange numbers, a secret's link, a pipe, a log without an end."""
+    for name in ("2", "²", "x", "9" * 200, "0"):
+        (tmp_path / f"{slurm.ENDED}{name}").touch()
+    assert slurm._ended_agents(tmp_path) == (0, 2)
+    (tmp_path / "secret").write_text("the secret")
+    (tmp_path / "linked").symlink_to(tmp_path / "secret")
+    os.mkfifo(tmp_path / "pipe")
+    assert slurm._last_line(tmp_path / "linked") == slurm._last_line(tmp_path / "pipe") == ""
+    with (tmp_path / "log").open("wb") as log:
+        log.truncate(1 << 40)
+        log.seek(1 << 40)
+        log.write(b"\nthe cause\nslurmstepd: ended\n")
+    assert slurm._last_line(tmp_path / "log") == "the cause"
+
+
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> slurm.SlurmEngine:
     (tmp_path / "bin").mkdir()

@@ -31,6 +31,12 @@ def test_conda_comes_first():
     }
 
 
+@pytest.mark.parametrize("dependencies", ["5", "{a: 1}", "true"])
+def test_dependencies_that_are_no_list_are_named(dependencies: str):
+    with pytest.raises(SpecError, match="list of packages"):
+        environment_of({"python_env.yaml": f"dependencies: {dependencies}"}, "birds:1")
+
+
 def test_python_env_names_files():
     texts = {"python_env.yaml": PYTHON_ENV, "requirements.txt": REQUIREMENTS}
     made = environment_of({**texts, "constraints.txt": "scipy<2\n"}, "birds:1")

@@ -275,6 +275,14 @@ def test_a_pod_is_read():
     assert pod({"running": {}}, *healthy) == PodView("p", "j", 2, "Running", "h", started=True)
 
 
+@pytest.mark.parametrize("index", ["two", "", "9" * 5000, None, 1.5, "²"])
+def test_a_pod_with_a_strange_number_is_of_no_node(index: object):
+    """Others may write it, and the cluster's other pods are read."""
+    annotations = {"batch.kubernetes.io/job-completion-index": index}
+    read = pod_view({"metadata": {"name": "p", "annotations": annotations}, "status": {}})
+    assert read.node == -1
+
+
 def test_only_a_lost_nodes_pod_is_not_ready_while_its_containers_are():
     assert pod({"running": {}}, ("Ready", "False"), ("ContainersReady", "True")).silent
     assert not pod({"running": {}}, ("Ready", "False"), ("ContainersReady", "False")).silent

@@ -147,7 +147,10 @@ def serve(board, job, port, others):  # type: (Board, str, int, int) -> List[thr
     """Answer the other ranks, in a thread for each."""
     server = socket.socket()
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    server.bind(("", port))
+    try:
+        server.bind((os.environ.get("MASTER_ADDR", ""), port))
+    except OSError:  # it has this address elsewhere, behind a service or another network
+        server.bind(("", port))
     server.listen(others)
     left = threading.Semaphore(0)
     threads = []

@@ -8,7 +8,7 @@ from typing import Any
 from allranks.core.data.model_flavor import MLMODEL
 from allranks.core.environments import conda
 from allranks.core.environments.packages import requirement
-from allranks.errors import SpecError
+from allranks.errors import Problem, SpecError
 from allranks.spec.yaml import load
 
 _CONDA, _PYTHON_ENV, _REQUIREMENTS = "conda.yaml", "python_env.yaml", "requirements.txt"
@@ -51,7 +51,10 @@ def environment_of(texts: Mapping[str, str], model: str) -> dict[str, Any] | Non
             raise SpecError(error.problems, file=where) from None
         python, rows = of_conda.python, [line for _, line in of_conda.requirements]
     elif source == _PYTHON_ENV:
-        rows = [_text(row) for row in data.get("dependencies") or ()]
+        dependencies = data.get("dependencies") or ()
+        if not isinstance(dependencies, list | tuple):
+            raise SpecError([Problem("must be a list of packages", "dependencies")], file=where)
+        rows = [_text(row) for row in dependencies]
     lines: dict[str, list[str]] = {"pip": [], "constraints": []}
     _collect(rows, dict(texts), lines, "pip")
     packages = filter(None, map(requirement, lines["pip"]))

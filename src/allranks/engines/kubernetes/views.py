@@ -98,7 +98,7 @@ def pod_view(pod: Object) -> PodView:
     return PodView(
         metadata["name"],
         str((metadata.get("labels") or {}).get(GANG, "")),
-        int((metadata.get("annotations") or {}).get(INDEX, -1)),
+        _number((metadata.get("annotations") or {}).get(INDEX)),
         str(status.get("phase") or "Pending"),
         str((pod.get("spec") or {}).get("nodeName") or ""),
         str(scheduled.get("message") or scheduled.get("reason") or "")
@@ -129,6 +129,14 @@ def _conditions(resource: Object) -> dict[str, Object]:
     """The true conditions by type."""
     conditions = (resource.get("status") or {}).get("conditions") or ()
     return {str(c["type"]): c for c in conditions if c.get("status") == "True"}
+
+
+def _number(text: object) -> int:
+    """A pod's number in its gang; -1 for none, as for what somebody else has written there."""
+    try:
+        return int(str(text))
+    except ValueError:
+        return -1
 
 
 def _condition(resource: Object, kind: str) -> Object:

@@ -17,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from allranks import folder_trees
 from allranks.core.amounts import counted
 from allranks.core.plan import Gang
 from allranks.engines import agent_bundle
@@ -84,6 +85,8 @@ _PAUSED = ("SUSPENDED", "STOPPED")
 # In a gang's folder: its `apart`; and the hosts that its user excludes, if it is kept off those of
 # others, too. Seconds that it may wait for that, and that Slurm may take to choose free hosts.
 _APART, _ELSEWHERE, _MOST_WAIT, _TO_CHOOSE = "apart", "elsewhere", 60.0, 10.0
+# What a job may have written to its gang's folder: bytes that are read, nodes, and hosts.
+_LONGEST, _NODE, _HOSTS = 1 << 16, re.compile("[0-9]{1,6}"), re.compile(r"[\w.,\[\]-]*", re.ASCII)
 
 
 class _Job(NamedTuple):
@@ -259,8 +262,10 @@ class SlurmEngine:
         on those that its user excludes."""
         file = self._nodes / key / _ELSEWHERE
         if _age(file) > _MOST_WAIT:
+            hosts = _text(file)
             with contextlib.suppress(EngineError, Refused):
-                self._run("scontrol", "update", f"JobId={ref}", f"ExcNodeList={_text(file)}")
+                if _HOSTS.fullmatch(hosts):
+                    self._run("scontrol", "update", f"JobId={ref}", f"ExcNodeList={hosts}")
                 file.unlink()
 
     # ------------------------------------------------------------ queries
@@ -371,8 +376,10 @@ def _describe(gang: Gang) -> str:
 
 
 def _text(file: Path) -> str:
-    with contextlib.suppress(OSError):
-        return file.read_text()
+    """The end of a file of a gang's folder, which its job can write to; '' if there is none."""
+    with contextlib.suppress(OSError), folder_trees.open_file(file) as opened:
+        opened.seek(max(0, os.fstat(opened.fileno()).st_size - _LONGEST))
+        return opened.read(_LONGEST).decode(errors="replace")
     return ""
 
 
@@ -394,14 +401,11 @@ def _ended_agents(folder: Path) -> tuple[int, ...]:
     except OSError:
         return ()
     numbers = [name.removeprefix(ENDED) for name in names if name.startswith(ENDED)]
-    return tuple(sorted(int(number) for number in numbers if number.isdigit()))
+    return tuple(sorted(int(number) for number in numbers if _NODE.fullmatch(number)))
 
 
 def _last_line(log: Path) -> str:
-    try:
-        lines = log.read_text(errors="replace").splitlines()
-    except OSError:
-        return ""
+    lines = _text(log).splitlines()
     # Slurm's own messages about ending a failed job follow the line with the cause.
     ours = [
         line for line in lines if line.strip() and not line.startswith(("srun:", "slurmstepd:"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
+import math
 import re
 import secrets
 import threading
@@ -95,6 +96,16 @@ class Tokens:
                 # In a thread: this runs in the event loop, and the database may be slow.
                 threading.Thread(target=self._record_use, args=(owner, now), daemon=True).start()
             return Person(owner, Role[self._kept[owner]["role"].upper()], expires_at)
+
+    def role(self, name: str) -> Role | None:
+        """What a person may do now, who need not be here to ask; None without a valid token."""
+        if name == OWNER.name:
+            return OWNER.role
+        with self._lock:
+            stored = self._kept.get(name)
+        if stored is None or (stored["expires_at"] or math.inf) <= time.time():
+            return None
+        return Role[stored["role"].upper()]
 
     def _record_use(self, name: str, now: float) -> None:
         try:

@@ -6,7 +6,8 @@ import logging
 from datetime import UTC, datetime
 from typing import Any
 
-from allranks.errors import AllranksError, Conflict
+from allranks.api.routes import Role
+from allranks.errors import AllranksError, Conflict, Forbidden
 from allranks.server.dependencies import Services
 from allranks.server.loop.subscriptions import Change
 from allranks.server.submission.submit import Submission, submit
@@ -85,6 +86,8 @@ def submit_at(
     spec = {**made.spec, "name": name, "properties": properties}
     made = made._replace(spec=spec)
     try:
+        if planned:
+            _require_member(row.created_by, services)
         if job_type(spec) == COMMAND:
             submit(made, services, row.created_by)
         else:
@@ -98,6 +101,16 @@ def submit_at(
         log.warning("%s: %s", row.name, error)
         return {**outcome, "job": None, "error": str(error)}
     return outcome
+
+
+def _require_member(name: str, services: Services) -> None:
+    """Raises Forbidden if the maker of a schedule may not submit a job now."""
+    if (services.auth.tokens.role(name) or Role.READER) < Role.MEMBER:
+        raise Forbidden(
+            f"{name!r}, who made the schedule, may not submit jobs now",
+            hint=f"create a token for them (allranks server token create {name}), or the schedule "
+            "as somebody else",
+        )
 
 
 def resumed_at(row: ScheduleRow) -> float | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ from allranks.errors import SpecError
 from allranks.server.schedules.requests import with_values
 from allranks.spec.schedule import parse_schedule
 from tests.server.serving import served
+from tests.support import until
 
 SCHEDULE = {
     "name": "nightly",
@@ -84,6 +88,35 @@ def test_a_version_of_somebody_else_does_not_run(tmp_path: Path) -> None:
         job = server.people.post(f"{runs}?pipelineVersion=0", json={}).json()["Id"]
         cancel = server.people.post(f"/api/v1/jobs/{job}/cancel", json={}, headers=ann)
         assert cancel.status_code == 403, cancel.text
+
+
+@pytest.mark.parametrize("role", ["revoked", "reader", "member"])
+def test_a_schedule_submits_while_its_maker_may(tmp_path: Path, role: str) -> None:
+    job = {"spec": {"command": "true", "environment": "current"}, "in_place": "/"}
+    with served(tmp_path) as server:
+        token = {"name": "ann", "role": "member"}
+        ann = server.as_(server.people.post("/api/v1/tokens", json=token).json()["token"])
+        body = {"schedule": SCHEDULE, "submission": job}
+        made = server.people.post("/api/v1/schedules", json=body, headers=ann)
+        assert made.status_code == 201, made.text
+        if role != "member":
+            assert server.people.delete("/api/v1/tokens/ann").status_code < 300
+        if role == "reader":
+            server.people.post("/api/v1/tokens", json={**token, "role": role}).raise_for_status()
+    with contextlib.closing(sqlite3.connect(server.home.database)) as database, database:
+        database.execute("UPDATE schedules SET next_at = ?", [time.time() - 1])
+    with served(tmp_path) as server:
+
+        def schedule() -> dict[str, object]:
+            answer: dict[str, object] = server.people.get("/api/v1/schedules/nightly").json()
+            return answer
+
+        until(lambda: schedule()["last_job"] or schedule()["last_error"])
+        if role == "member":
+            assert schedule()["last_job"]
+        else:
+            assert "'ann', who made the schedule, may not submit" in str(schedule()["last_error"])
+            assert server.people.get("/api/v1/jobs").json() == []
 
 
 def test_a_request_changes_inputs_and_settings() -> None:
