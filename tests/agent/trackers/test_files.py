@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from allranks.agent.trackers import readings
 from allranks.agent.trackers.readings import Reader, Reading
 from allranks.agent.trackers.tensorboard_files import EventFile
 from allranks.agent.trackers.trackio_files import TrackioFile
@@ -186,3 +187,40 @@ def test_a_database_of_trackio(tmp_path: Path) -> None:
     assert not all_of(reader).points
     # What an earlier attempt logged is in the record already.
     assert values(all_of(TrackioFile(file, since=1795687810.0)), "loss") == [(3, math.inf)]
+
+
+def wandb_of(folder: Path, records: list[bytes]) -> WandbFile:
+    """A run's file of records that are each shorter than a block."""
+    file = folder / "run-x.wandb"
+    file.write_bytes(struct.pack("<4sHB", b":W&B", 0xBEE1, 0) + b"".join(map(chunk, records)))
+    return WandbFile(file)
+
+
+def test_names_that_repeat_a_long_one_are_bounded(tmp_path: Path) -> None:
+    """A row of 30 kB would have names of 15 MB."""
+    leaves = json.dumps({f"{n:x}": 1 for n in range(3000)}).encode()
+    row = field(1, field(1, b"k" * 4000) + b"\x82\x01" + field(1, leaves)[1:])
+    reader = wandb_of(tmp_path, [field(2, row)])
+    assert not all_of(reader).points
+    row = field(1, field(1, b"k" * 990) + b"\x82\x01" + field(1, leaves)[1:])
+    reader = wandb_of(tmp_path, [field(2, row)])
+    assert len(all_of(reader).points) == 3000
+    names = readings.short((f"{'k' * 900}.{n}", n) for n in range(10_000))
+    with pytest.raises(ValueError, match="8 MB"):
+        list(names)
+
+
+def test_the_step_of_metrics_whose_names_begin_alike(tmp_path: Path) -> None:
+    def row(step: int, **values: int) -> bytes:
+        items = {"_step": step, **values}
+        parts = [
+            field(1, k.encode()) + b"\x82\x01" + field(1, b"%d" % v)[1:] for k, v in items.items()
+        ]
+        return field(2, b"".join(field(1, part) for part in parts))
+
+    metrics = [field(2, b"val*") + field(4, b"epoch"), field(1, b"f1") + field(4, b"epoch")]
+    metrics += [field(2, b"a*b*") + field(4, b"epoch"), field(2, b"loss") + field(4, b"epoch")]
+    defined = [field(12, metric) for metric in metrics]
+    reader = wandb_of(tmp_path, [*defined, row(9, epoch=2, val=1, values=1, f1=1, loss=1, axb=1)])
+    steps = {point.name: point.step for point in all_of(reader).points}
+    assert steps == {"epoch": 9, "val": 2, "values": 2, "f1": 2, "loss": 9, "axb": 9}

@@ -6,19 +6,20 @@ import contextlib
 import json
 import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from allranks.core.metrics import metric_lines
 from allranks.core.text import printable
 
+T = TypeVar("T")
 # Bytes of an image that are kept, and read at a time of a file.
 LARGEST_IMAGE, PIECE = 10 << 20, 1 << 20
 # Characters of a parameter's value that are kept, of a name, and points in a line.
 _VALUE, _NAME, _LINE = 1000, 1000, 500
-# Characters of what is wrong with a row.
-_PROBLEM = 160
+# Characters of what is wrong with a row, and of the names of its values together.
+_PROBLEM, _NAMES = 160, 8 << 20
 # What reading a row of a job may raise.
 _MALFORMED = (
     ArithmeticError,
@@ -111,6 +112,17 @@ def lines(rows: Sequence[Sequence[Any]], bad: BadRows, length: int = _LINE) -> I
             good.append([name, rank, *values])
     for at in range(0, len(good), length):
         yield json.dumps({"points": good[at : at + length]}).encode() + b"\n"
+
+
+def short(items: Iterable[tuple[str, T]]) -> Iterator[tuple[str, T]]:
+    """The items of a row, whose names repeat those of the mappings around them, up to 8 MB of
+    names. Raises ValueError for more."""
+    length = 0
+    for item in items:
+        length += len(item[0])
+        if length > _NAMES:
+            raise ValueError(f"its names have more than {_NAMES >> 20} MB")
+        yield item
 
 
 def numbers(name: str, value: Any) -> Iterator[tuple[str, float]]:

@@ -161,7 +161,7 @@ def _configuration(text: bytes | int) -> Iterator[tuple[str, str]]:
         except ValueError:
             return
     if isinstance(config, dict):
-        yield from readings.parameters(config)
+        yield from readings.short(readings.parameters(config))
 
 
 def _hyperparameters(metadata: bytes) -> Iterator[tuple[str, str]]:

@@ -88,11 +88,13 @@ class TrackioFile:
                     continue  # of an earlier attempt
                 row = json.loads(text)
                 step = _step(row, step)
-                for name, value in row.items():
-                    part.points.extend(
-                        Point(key, step, seconds, number)
-                        for key, number in readings.numbers(name, _plain(value))
+                part.points.extend(
+                    Point(key, step, seconds, number)
+                    for key, number in readings.short(
+                        item for k, v in row.items() for item in readings.numbers(k, _plain(v))
                     )
+                )
+                for name, value in row.items():
                     part.images.extend(self._image(name, step, value))
         yield from parts.values()
 
@@ -107,7 +109,7 @@ class TrackioFile:
         with self.bad.counted():
             config = json.loads(text)
             own = {key: value for key, value in config.items() if not key.startswith("_")}
-            parameters.update(readings.parameters(own))
+            parameters.update(readings.short(readings.parameters(own)))
         return parameters
 
 

@@ -7,7 +7,6 @@ kind. Each record is a message of wandb's `proto/wandb_internal.proto`.
 from __future__ import annotations
 
 import errno
-import fnmatch
 import json
 import os
 import struct
@@ -26,8 +25,9 @@ _START = struct.Struct("<4sHB")
 _MARK = (b":W&B", 0xBEE1)
 _CHUNK = struct.Struct("<IHB")
 _BLOCK = 32 << 10
-# Bytes of a record, the metrics whose steps are other metrics, and metrics with a last value.
-_RECORD, _DEFINED, _NAMES = 32 << 20, 1000, 100_000
+# Bytes of a record; the metrics whose steps are other metrics, and beginnings of their names, which
+# each name is compared with; metrics with a last value.
+_RECORD, _DEFINED, _PATTERNS, _NAMES = 32 << 20, 1000, 100, 100_000
 _JSON = json.JSONDecoder()
 _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 # What is wrong with the file of a run that was killed.
@@ -44,8 +44,9 @@ class WandbFile:
         self._path, self._below, self._offset = path, below, 0
         self._record: list[bytes] | None = None
         self._size, self._is_cut = 0, False
-        # The metrics that tell the step of others, by name or pattern.
+        # The metrics that tell the step of others, by name, or by how names begin.
         self._steps: dict[str, str] = {}
+        self._patterns: dict[str, str] = {}
         self._logged: set[str] = set()
         self._summary: dict[str, float] = {}
         self._step, self._at = 0, 0.0
@@ -131,8 +132,8 @@ class WandbFile:
             if number == _HISTORY:
                 self._history(content, part)
             elif number == _SUMMARY:
-                for name, value in _row(content).items():
-                    self._summary.update(readings.numbers(name, value))
+                items = _row(content).items()
+                self._summary.update(readings.short(n for i in items for n in readings.numbers(*i)))
                 if len(self._summary) > _NAMES:
                     self._summary.clear()
                     raise ValueError(f"the summary has more than {_NAMES} numbers")
@@ -140,8 +141,11 @@ class WandbFile:
                 self._configured(content, part)
             elif number == _METRIC:
                 texts = {n: text.decode(errors="replace") for n, text in fields(content)}
-                if texts.get(4) and len(self._steps) < _DEFINED:
-                    self._steps[texts.get(1) or texts.get(2, "")] = texts[4]
+                name, pattern, step = texts.get(1), texts.get(2, ""), texts.get(4)
+                if step and name and len(self._steps) < _DEFINED:
+                    self._steps[name] = step
+                elif step and pattern.endswith("*") and len(self._patterns) < _PATTERNS:
+                    self._patterns[pattern[:-1]] = step
             elif number == _RUN:
                 self._begun(content, part)
             elif number == _EXIT:
@@ -163,7 +167,7 @@ class WandbFile:
         self.run = self.run or identity
 
     def _configured(self, content: bytes, part: Reading) -> None:
-        part.parameters.update(readings.parameters(_row(content)))
+        part.parameters.update(readings.short(readings.parameters(_row(content))))
 
     def _history(self, content: bytes, part: Reading) -> None:
         row = _row(content, hidden=True)
@@ -178,21 +182,23 @@ class WandbFile:
             raise ValueError(f"its time is {at!r}")
         self._at = metric_lines.timestamp(at or self._at)
         self._step = step or 0
-        for key, value in row.items():
-            if key.startswith("_"):
-                continue
-            step = self._step_of(key, row)
-            for name, figure in readings.numbers(key, value):
-                self._logged.add(name)
-                part.points.append(Point(name, step, self._at, figure))
+        metrics = {key: value for key, value in row.items() if not key.startswith("_")}
+        steps = {key: self._step_of(key, row) for key in metrics}
+        for name, (key, figure) in readings.short(
+            (inner, (outer, number))
+            for outer, value in metrics.items()
+            for inner, number in readings.numbers(outer, value)
+        ):
+            self._logged.add(name)
+            part.points.append(Point(name, steps[key], self._at, figure))
+        for key, value in metrics.items():
             if isinstance(value, dict):
-                part.images.extend(self._images(key, step, value))
+                part.images.extend(self._images(key, steps[key], value))
 
     def _step_of(self, name: str, row: dict[str, Any]) -> int:
         """The step of a metric: that of another metric, if the script has defined it so."""
-        which = self._steps.get(name) or next(
-            (metric for like, metric in self._steps.items() if fnmatch.fnmatchcase(name, like)), ""
-        )
+        of_patterns = (step for like, step in self._patterns.items() if name.startswith(like))
+        which = self._steps.get(name) or next(of_patterns, "")
         step = row.get(which)
         return int(step) if isinstance(step, (int, float)) and step == step // 1 else self._step
 
