@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -195,6 +196,31 @@ def test_the_files_of_a_rank_that_ends_are_named(tmp_path: Path):
             assert re.fullmatch(
                 r"mini-batch \d: the process of its rank ended; its files: [abc]\n", line
             )
+        finally:
+            first.kill()
+
+
+def test_who_knows_the_name_of_a_job_gets_none_of_its_mini_batches(tmp_path: Path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").touch()
+    (tmp_path / "score.py").write_text("import time\ndef init(): time.sleep(60)\n")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    env = {**os.environ, "WORLD_SIZE": "2", "ALLRANKS_JOB": "j", "RANK": "0"}
+    env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "ALLRANKS_STEP_SECRET": "s"}
+    words = [sys.executable, str(PROGRAM), json.dumps(OPTIONS), "in", "out", "--"]
+    with subprocess.Popen(words, env=env, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as first:
+        try:
+            assert first.stdout is not None
+            assert first.stdout.readline() == "1 files in 1 mini-batches\n"
+            for secret, answered in (("j", False), ("s", True)):
+                with socket.create_connection(("127.0.0.1", port)) as stranger:
+                    stranger.sendall(json.dumps({"job": secret, "do": "take"}).encode() + b"\n")
+                    answer = b""
+                    with contextlib.suppress(ConnectionResetError):
+                        answer = stranger.recv(1000)
+                    assert bool(answer) == answered
         finally:
             first.kill()
 

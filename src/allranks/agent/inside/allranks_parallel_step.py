@@ -452,7 +452,9 @@ def main():  # type: () -> None
         os.environ["AZUREML_BI_OUTPUT_PATH"] = output
     rank = int(os.environ["RANK"])
     world = int(os.environ["WORLD_SIZE"])
-    job, port = os.environ["ALLRANKS_JOB"], int(os.environ["MASTER_PORT"])
+    # What the ranks know of one another, and nobody else; agents of 0.1.0 give only the name.
+    job = os.environ.pop("ALLRANKS_STEP_SECRET", "") or os.environ["ALLRANKS_JOB"]
+    port = int(os.environ["MASTER_PORT"])
     waiting = []
     if rank == 0:
         files = files_of(data)

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from allranks.agent.environments.job_environment import Prepared
     from allranks.api.agents import Assignment
 
+# In the commands whose ranks give one another work, and have to know one another for that.
+_PARALLEL_STEP = "allranks_parallel_step"
+
 
 class Environment(Part):
     """The virtual environment of the ranks, if they get one of their own."""
@@ -127,6 +130,8 @@ def stage(run: Run, go: Assignment, calls: AgentCalls, mlflow: Mapping[str, str]
     places = tuple(unpack(Place, fields) for fields in go["places"])
     network = networks(calls.where.address, places)
     network |= mlflow_address.variables(calls.where, mlflow)
+    if _PARALLEL_STEP in run.task.command:
+        network["ALLRANKS_STEP_SECRET"] = secret()
     return Stage(
         task=run.task,
         node=calls.where.node,
