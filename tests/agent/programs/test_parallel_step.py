@@ -203,7 +203,9 @@ def test_the_files_of_a_rank_that_ends_are_named(tmp_path: Path):
 def test_who_knows_the_name_of_a_job_gets_none_of_its_mini_batches(tmp_path: Path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").touch()
-    (tmp_path / "score.py").write_text("import time\ndef init(): time.sleep(60)\n")
+    (tmp_path / "score.py").write_text(
+        "import time\ndef init(): time.sleep(60)\ndef run(files): return files\n"
+    )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
