@@ -254,6 +254,7 @@ INTERNAL = frozenset(
         "ALLRANKS_REMOTE_SECRET",
         "ALLRANKS_SERVE_SOCKET",
         "ALLRANKS_SITE_FILES",
+        "ALLRANKS_STEP_SECRET",
         "ALLRANKS_SYS_CLASS",
         "ALLRANKS_UI",
         "ALLRANKS_WARM",
