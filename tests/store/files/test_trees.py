@@ -32,6 +32,12 @@ def kept(trees, sources) -> str:
     return copy.digest
 
 
+def open_up(folder):
+    """Let a job that is not root write to a folder of a tree."""
+    for path in (folder, *folder.rglob("*/")):
+        path.chmod(0o755)
+
+
 def left(trees):
     return sorted(each.name for each in trees.files("").parent.iterdir())
 
@@ -62,6 +68,7 @@ def test_the_same_is_kept_once_and_mended(trees, source):
     path = trees.files(digest) / "saved_model.pb"
     path.chmod(0o644)
     path.write_bytes(b"grapf" * 1000)
+    open_up(path.parent)
     shutil.rmtree(path.with_name("variables"))
     manifest = path.parents[1] / "manifest.json"
     manifest.write_text(manifest.read_text().replace("5000", "5001"))
@@ -139,6 +146,7 @@ def test_links_that_stay_inside_are_kept_and_others_are_files(trees, source, tmp
     assert leads_to("last", entries) == os.fsdecode(b"variables/\xff.data")
     assert leads_to("latest", entries) == ""
     # It is repaired, and a tree of files alone is named as 0.1.0 names it.
+    open_up(trees.files(tree))
     (trees.files(tree) / "latest").unlink()
     with trees.copy(files) as copy:
         trees.repair(copy)
@@ -240,6 +248,7 @@ def test_times_are_no_change_and_those_of_old_trees_are_noted(trees, source):
 
 def test_pythons_caches_are_no_change(trees, source):
     digest = kept(trees, model_files(source, source))
+    open_up(trees.files(digest))
     (trees.files(digest) / "__pycache__").mkdir()
     (trees.files(digest) / "__pycache__" / "code.cpython-312.pyc").touch()
     trees.require_unchanged(digest)

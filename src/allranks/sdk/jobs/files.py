@@ -44,7 +44,10 @@ def folder_times(client: Client, files: routes.Route[Any], name: str) -> dict[st
 
 def link_targets(answer: Any) -> dict[str, str]:
     """The texts of links; a server of 0.1 does not tell them."""
-    links = [{"path": each, "target": ""} if isinstance(each, str) else each for each in answer]
+    links = [
+        {"path": link, "target": ""} if isinstance(link, str) else link
+        for link in shaped(answer, [object])
+    ]
     shaped(links, [{"path": str, "target": str}])
     return {link["path"]: link["target"] for link in links}
 

@@ -209,7 +209,7 @@ def download_model(
         hashed = [{**_FILES_OF[0], "sha256": str}]
         exact = f"{name}:{version}"
         listing = shaped(client.ask(routes.model_manifest, exact), hashed)
-        answer = client.ask(routes.model_manifest, exact, links=True)
+        answer = shaped(client.ask(routes.model_manifest, exact, links=True), [dict])
     # Of a server of 0.1 those are the files again.
     texts = link_targets([each for each in answer if "target" in each])
     listing = [file for file in listing if file["path"] not in texts]
