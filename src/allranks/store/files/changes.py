@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,17 +57,6 @@ def first_change(
         if item is None or not _is_same(entry, item, times.get(path)):
             return Change(top, path)
     return next((Change(top, path) for path in remaining), None)
-
-
-def folders_of(paths: Iterable[str]) -> set[str]:
-    """The folders above paths, without the top."""
-    folders = set[str]()
-    for path in paths:
-        parent = path.rpartition("/")[0]
-        while parent and parent not in folders:
-            folders.add(parent)
-            parent = parent.rpartition("/")[0]
-    return folders
 
 
 def _is_cached(path: str) -> bool:

@@ -22,12 +22,12 @@ from typing import Any, BinaryIO, NamedTuple
 from allranks import folder_trees
 from allranks.core.data.model_flavor import belongs_to
 from allranks.core.data.state_manifest import stays_inside
+from allranks.core.data.working_set import folders_above
 from allranks.errors import Conflict, MissingData, NotFound, UsageError
 from allranks.store.files.changes import (
     Stored,
     entries_below,
     first_change,
-    folders_of,
     same_kind,
 )
 
@@ -168,7 +168,7 @@ class Trees:
 
 def _stored(entries: Sequence[Entry]) -> dict[str, Stored]:
     files = {entry.path: Stored(*entry[1:]) for entry in entries}
-    return files | dict.fromkeys(folders_of(files), Stored())
+    return files | dict.fromkeys(folders_above(files), Stored())
 
 
 def _write_times(folder: Path, entries: Sequence[Entry]) -> None:

@@ -22,9 +22,10 @@ from typing import Any
 
 from allranks import folder_trees
 from allranks.core.data.upload_manifest import File, Manifest, digests_in, is_digest
+from allranks.core.data.working_set import folders_above
 from allranks.errors import MissingData
 from allranks.store.files.blobs import Blobs
-from allranks.store.files.changes import Change, Stored, file_hash, first_change, folders_of
+from allranks.store.files.changes import Change, Stored, file_hash, first_change
 from allranks.store.files.trees import TEMPORARY_PREFIX, copy_contents
 
 _MANIFEST, _FILES, _TIMES = "manifest.json", "files", "times.json"
@@ -181,7 +182,7 @@ def _folders(manifest: Manifest) -> set[str]:
     """The folders below an upload's own."""
     folders = {path for path in manifest.folders if path}
     leaves = [*(file.path for file in manifest.files), *(link.path for link in manifest.links)]
-    return folders | {*folders_of([*leaves, *folders])}
+    return folders | {*folders_above([*leaves, *folders])}
 
 
 def _copy(blob: str, path: str | Path) -> None:
