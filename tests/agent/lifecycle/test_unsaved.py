@@ -110,6 +110,20 @@ def test_without_a_server_the_parts_that_need_none_are_saved() -> None:
     assert (saved, lost) == (["copies"], ["the server did not answer for 2 min 30 s"])
 
 
+@pytest.mark.parametrize(("reason", "patience"), [(Reason.DONE, 60.0), (Reason.RANK_EXITED, 1.0)])
+def test_only_a_done_run_waits_long_for_a_server(reason: Reason, patience: float) -> None:
+    waited, several, attempt = list[float](), calls([RUN], [], []), Attempt()
+    attempt.reason = reason
+
+    class Waits(Part):
+        def finish(self, run: Run) -> str:
+            waited.append(several.patience)
+            return ""
+
+    unsaved.finish([Waits(several)], run_of(attempt), several)
+    assert [*waited, several.patience] == [patience, 1.0]
+
+
 def test_another_server_ends_no_wait() -> None:
     results = [FULL, FULL, ""]
     orders = [{**RUN, "server": "a"}, {**RUN, "server": "b"}, {"do": "stop", "why": "DONE"}]

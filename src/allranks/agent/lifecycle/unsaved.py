@@ -30,11 +30,14 @@ _HINT = "free space on the disk that the message names, then copy the files from
 
 
 def finish(parts: Sequence[Part], run: Run, calls: AgentCalls) -> None:
-    """Save what the ranks of a run have left, the last part first. A server that is away gets the
-    time that a full disk gets; then what needs no server is saved, as copies in the record."""
+    """Save what the ranks of a run have left, the last part first. For one that is done, a server
+    that is away gets the time that a full disk gets; then what needs no server is saved, as copies
+    in the record."""
     from allranks.agent.lifecycle.agent_calls import ServerAway  # lazy: as above
 
-    patience, calls.patience = calls.patience, calls.clocks.unsent
+    patience = calls.patience
+    if run.is_done:
+        calls.patience = calls.clocks.unsent
     for part in reversed(parts):
         try:
             why = with_room(partial(part.finish, run), run, calls)
