@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 
@@ -14,6 +15,10 @@ _PUNCH_HOLE, _ALIGNED = 3, 1 << 16
 RESERVE = "reserve"
 # File systems keep no smaller hole.
 _HOLE = 4096
+# Bytes of a hole that readers pass over.
+LARGE_HOLE = 1 << 20
+# Holes of a file that are looked at.
+_FEW_HOLES = 5000
 
 
 def is_full(folder: Path) -> bool:
@@ -48,6 +53,30 @@ def free_start(file: int, end: int) -> None:
 
     if (free := getattr(ctypes.CDLL(None), "fallocate", None)) is not None:
         free(file, _PUNCH_HOLE, ctypes.c_int64(0), ctypes.c_int64(end - end % _ALIGNED))
+
+
+def after_hole(file: int, offset: int) -> int:
+    """Where an open file goes on: at ``offset``, or behind a hole of a megabyte or more, which may
+    have any size and costs who makes it nothing. Smaller ones are read as the zeros they are."""
+    try:
+        data = os.lseek(file, offset, os.SEEK_DATA)
+    except OSError as error:
+        size = os.fstat(file).st_size
+        data = size if error.errno == errno.ENXIO else offset  # nothing but a hole; it cannot tell
+    return data if data - offset >= LARGE_HOLE else offset
+
+
+def data_size(file: int) -> int:
+    """Bytes of an open file that are no holes; of a file with thousands of holes, at least that."""
+    size, total, at = os.fstat(file).st_size, 0, 0
+    for _ in range(_FEW_HOLES):
+        try:
+            start = os.lseek(file, at, os.SEEK_DATA)
+            at = os.lseek(file, start, os.SEEK_HOLE)
+        except OSError as error:
+            return total if error.errno == errno.ENXIO else size  # the end; it cannot tell
+        total += at - start
+    return total
 
 
 def is_hole(piece: bytes | memoryview) -> bool:

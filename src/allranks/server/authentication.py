@@ -6,9 +6,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from http import HTTPStatus
 from typing import Any
 
@@ -22,6 +22,7 @@ from allranks.http_limits.connection_limit import RefusalLog, most_per_address
 from allranks.http_limits.header_limits import CONNECTION
 from allranks.server.agent_api import routes as agents
 from allranks.server.api.routes.mlflow import PREFIX
+from allranks.server.api.routes.mlflow import token as mlflow_token
 from allranks.server.api.routes.ui import PREFIX as UI
 from allranks.server.api.routes.ui import is_guessed_page
 from allranks.server.auth.roles import PERSON, Person
@@ -33,8 +34,8 @@ log = logging.getLogger("allranks.authentication")
 
 App = Callable[..., Any]
 
-# Seconds between checks of the token of an answer that goes on.
-_CHECK = 5.0
+# Seconds between checks of the token of a request that goes on.
+_CHECK = 1.0
 # Answers without a token, as long as this process answers at all.
 HEALTH = "/healthz"
 _HEALTHY = PlainTextResponse("ok\n")
@@ -74,17 +75,22 @@ class Gate:
         except AllranksError as error:
             await reply(error)(scope, receive, send)
             return
-        if app in (self._mlflow, self._ui, self._service_pages):
+        if app in (self._ui, self._service_pages):
             await app(scope, receive, send)  # which set their own headers
+            return
+        if app is self._mlflow:  # as these; but for ranks' tokens, which last as long as their job
+            token = mlflow_token(headers)
+            with self._while_valid(scope, token) if self._is_person(token) else nullcontext():
+                await app(scope, receive, send)
             return
         send = _with_headers(send)
         if PERSON not in scope:
             await app(scope, receive, send)
             return
         try:
-            with self._counted(scope[PERSON]):
-                valid = _while_valid(send, scope[CONNECTION], lambda: self._person(headers))
-                await app(scope, receive, valid)
+            token = headers.get("authorization")
+            with self._counted(scope[PERSON]), self._while_valid(scope, token):
+                await app(scope, receive, send)
         except TooManyRequests as error:
             await reply(error)(scope, receive, send)
 
@@ -104,9 +110,33 @@ class Gate:
             if not self._running[person.name]:
                 del self._running[person.name]
 
-    def _person(self, headers: Headers) -> Person:
+    @contextlib.contextmanager
+    def _while_valid(self, scope: Scope, token: str | None) -> Iterator[None]:
+        """Cut a request, and its answer, once the token is revoked or has expired: neither must
+        look complete."""
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(_CHECK, lambda: check())
+
+        def check() -> None:
+            nonlocal timer
+            if self._is_person(token):
+                timer = loop.call_later(_CHECK, check)
+            else:
+                scope[CONNECTION].transport.abort()
+
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _is_person(self, token: str | None) -> bool:
+        with contextlib.suppress(Unauthorized):
+            return bool(self._person(token))
+        return False
+
+    def _person(self, token: str | None) -> Person:
         """Raises Unauthorized."""
-        return self._services.auth.person(headers.get("authorization"))
+        return self._services.auth.person(token)
 
     def _choose(self, scope: Scope, headers: Headers) -> App:
         """The application for a request. Raises Forbidden, and Unauthorized for a person."""
@@ -122,34 +152,11 @@ class Gate:
         if scope["path"].startswith(agents.PREFIX):
             return self._agents
         try:
-            scope[PERSON] = self._person(headers)
+            scope[PERSON] = self._person(headers.get("authorization"))
         except Unauthorized:
             self._refusals.note((scope.get("client") or ("nowhere",))[0])
             raise
         return self._people
-
-
-def _while_valid(send: Send, connection: Any, authenticate: Callable[[], object]) -> Send:
-    """Cut an answer once its token is revoked or has expired: it must not look complete."""
-    checked, is_over = time.monotonic(), False
-
-    async def check(message: Any) -> None:
-        nonlocal checked, is_over
-        if is_over:
-            return
-        now = time.monotonic()
-        if now - checked > _CHECK:
-            checked = now
-            try:
-                authenticate()
-            except Unauthorized:
-                is_over = True
-                connection.transport.abort()
-                await asyncio.sleep(0)  # so that uvicorn knows
-                return
-        await send(message)
-
-    return check
 
 
 def _with_headers(send: Send) -> Send:

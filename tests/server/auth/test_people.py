@@ -23,8 +23,10 @@ from allranks.errors import Conflict, NotFound, UsageError
 from allranks.http_limits import connection_limit
 from allranks.server import authentication
 from allranks.server.api.routes import job_stream
+from allranks.server.api.routes.mlflow import Proxy
 from allranks.server.auth import tokens
 from allranks.server.auth.tokens import Tokens
+from allranks.server.authentication import Gate
 from allranks.store.database import open_database
 from allranks.store.key_values import Settings
 from tests.server.serving import JOB, Served, held_to, served
@@ -136,7 +138,7 @@ def test_a_revoked_token_opens_nothing(server: Served) -> None:
 def test_an_open_answer_is_cut_when_its_token_is_revoked(
     server: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(authentication, "_CHECK", 0.0)
+    monkeypatch.setattr(authentication, "_CHECK", 0.01)
     monkeypatch.setattr(job_stream, "BEAT", 0.01)
     server.submit("followed")
     shown = made(server, "fay", "reader")
@@ -155,20 +157,61 @@ def test_an_open_answer_is_cut_when_its_token_is_revoked(
 def test_an_answer_that_was_waited_for_is_none_once_its_token_is_revoked(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(authentication, "_CHECK", 0.0)
+    monkeypatch.setattr(authentication, "_CHECK", 0.01)
     server.submit("waited-for")
     headers = made(server, "gil", "reader")
     path = f"{server.url}/api/v1/jobs/waited-for/wait?timeout=1"
-    began, while_valid = threading.Event(), authentication._while_valid
-    monkeypatch.setattr(
-        authentication, "_while_valid", lambda *args: began.set() or while_valid(*args)
-    )
+    began, while_valid = threading.Event(), Gate._while_valid
+    monkeypatch.setattr(Gate, "_while_valid", lambda *args: began.set() or while_valid(*args))
     with ThreadPoolExecutor(1) as waiting:
         answer = waiting.submit(httpx.get, path, headers=headers)
         assert began.wait(20)
         server.people.delete("/api/v1/tokens/gil")
         with pytest.raises(httpx.TransportError):
             answer.result()
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("path", ["blobs/{}", "blobs/{}/part?offset=0&size=9999999", "uploads"])
+def test_an_upload_is_cut_when_its_token_is_revoked(
+    server: Served, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(authentication, "_CHECK", 0.01)
+    headers = made(server, "hal", "member")
+    address = ("127.0.0.1", httpx.URL(server.url).port)
+    method = "POST" if path == "uploads" else "PUT"
+    head = f"{method} /api/v1/{path.format('0' * 64)} HTTP/1.1\r\nhost: localhost\r\n"
+    head += f"authorization: {headers['authorization']}\r\ncontent-length: 9999999\r\n\r\n"
+    with socket.create_connection(address, 20) as line:
+        line.sendall(head.encode() + b"x" * 100_000)
+        server.people.delete("/api/v1/tokens/hal")
+        with contextlib.suppress(ConnectionError):
+            assert line.recv(1) == b""
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "Basic"])
+def test_mlflows_answers_are_cut_when_the_token_is_revoked(
+    server: Served, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    async def endless(self: Proxy, scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while (await receive())["type"] != "http.disconnect":
+            await send({"type": "http.response.body", "body": b"x", "more_body": True})
+
+    monkeypatch.setattr(authentication, "_CHECK", 0.01)
+    monkeypatch.setattr(Proxy, "_serve", endless)
+    token = made(server, "ida", "reader")["authorization"].split()[1]
+    auth = httpx.BasicAuth("ida", token) if scheme == "Basic" else None
+    headers = server.as_(token) if auth is None else {}
+    with server.people.stream("GET", "/mlflow/", headers=headers, auth=auth) as answer:
+        lines = answer.iter_raw()
+        next(lines)
+        assert server.people.delete("/api/v1/tokens/ida").status_code == 204
+        with pytest.raises(httpx.RemoteProtocolError):
+            deque(lines, maxlen=0)
+    rank = server.as_(server.auth.rank_token("j", 1))
+    with server.people.stream("GET", "/mlflow/", headers=rank) as answer:
+        next(answer.iter_raw())
 
 
 def test_one_person_does_not_fill_an_address(

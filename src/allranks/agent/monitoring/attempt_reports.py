@@ -76,6 +76,7 @@ class AttemptReports:
     ) -> None:
         """Begin when the ranks run. ``logs`` are their logs, ``roots`` returns the first process of
         each, ``limit`` enforces their memory limit, ``met``: a rank meets another job."""
+        self._lost_output.whole = {} if self._task.log_limit is not None else logs
         for rank, path in logs.items():
             bounded = self._task.log_limit is not None
             self._link.follow(Tail(self._attempt, rank, path, bounded=bounded))

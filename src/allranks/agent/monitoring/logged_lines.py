@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks import folder_trees
+from allranks.agent.transport.tails import read_lines
 
 _FORM = '{"points": [[NAME, RANK, STEP, SECONDS SINCE THE EPOCH, VALUE]]} or {"tags": {KEY: VALUE}}'
-# Bytes read at a time, and of a line that are shown.
-_PIECE, _SHOWN = 1 << 20, 60
+# Characters of a line that are shown.
+_SHOWN = 60
+_PASSED_OVER = "a hole, or 16 MB without a newline"
 
 
 class _Wrong(NamedTuple):
@@ -38,19 +40,22 @@ class LoggedLines:
         from allranks.core.metrics import metric_lines  # lazy: most ranks log nothing
 
         with file:
-            file.seek(self._offset)
-            while lines := file.readlines(_PIECE):
-                for line in lines:
-                    if not line.endswith(b"\n"):
-                        if last:
-                            self._add(_Wrong(self._lines + 1, _shown(line)))
-                        return
-                    self._offset += len(line)
+            while True:
+                begins, lines = read_lines(file, self._offset)
+                if begins > self._offset:
+                    self._add(_Wrong(self._lines + 1, _PASSED_OVER))
+                self._offset = begins + len(lines)
+                if not lines:
+                    break
+                for line in lines.split(b"\n")[:-1]:
                     self._lines += 1
                     parsed = metric_lines.read(line)
                     if not parsed.is_whole:
                         self._in_part |= bool(parsed.points or parsed.tags)
                         self._add(_Wrong(self._lines, _shown(line)))
+            file.seek(self._offset)
+            if last and (line := file.read(_SHOWN * 4)):
+                self._add(_Wrong(self._lines + 1, _shown(line)))
 
     def notes(self) -> list[dict[str, Any]]:
         """One for the record, if a line was wrong."""

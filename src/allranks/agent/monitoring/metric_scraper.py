@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from allranks import folder_trees
+from allranks import disk_space, folder_trees
 from allranks.core.metrics.printed_metrics import (
     MetricPoint,
     NotANumber,
@@ -48,6 +48,8 @@ NAMES = 500
 # Seconds between two passes, and the maximum bytes of a piece.
 LOOK = 0.1
 PIECE = 1 << 15
+# The longest state in bytes.
+_STATE = 64 << 20
 
 
 class Scraper:
@@ -168,6 +170,8 @@ class Scraper:
             if not stat.S_ISREG(status.st_mode) or status.st_size <= before:
                 return b"", 0.0  # a device or a pipe, in its place, has no end
             with folder_trees.open_file(self._logs[rank], buffering=0) as file:
+                before = disk_space.after_hole(file.fileno(), before)
+                self._read[str(rank)] = before
                 piece = os.pread(file.fileno(), PIECE, before)
             end = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
             last = to_the_end and before + len(piece) >= status.st_size
@@ -249,14 +253,24 @@ def _resumed(file: int) -> dict[str, Any]:
     """Return the state in the last complete line; cut off what follows it. Raises OSError,
     ValueError."""
     size = os.lseek(file, 0, os.SEEK_END)
+    last, torn = last_line(file)
+    os.ftruncate(file, size - torn)
+    state: dict[str, Any] = json.loads(last or b"{}")
+    return state
+
+
+def last_line(file: int) -> tuple[bytes, int]:
+    """The last complete line of an open file, and how many bytes follow it. Raises OSError,
+    ValueError for one that is too long: the job can write to the file, too."""
+    size = os.lseek(file, 0, os.SEEK_END)
     data, start = b"", size
     while start and data.count(b"\n") < 2:
+        if len(data) > _STATE:
+            raise ValueError(f"{size} bytes were written into its file")
         start = max(0, start - (1 << 20))
         data = os.pread(file, size - start, start)
     complete, _, torn = data.rpartition(b"\n")
-    os.ftruncate(file, size - len(torn))
-    state: dict[str, Any] = json.loads(complete.rpartition(b"\n")[2] or b"{}")
-    return state
+    return complete.rpartition(b"\n")[2], len(torn)
 
 
 def main() -> int:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks import folder_trees
-from allranks.agent.monitoring.metric_scraper import NAMES, Scraper
+from allranks.agent.monitoring.metric_scraper import NAMES, Scraper, last_line
 from allranks.core.metrics.printed_metrics import of_rank
 from allranks.core.packing import pack
 from allranks.core.plan import MetricTask, Task
@@ -124,8 +124,7 @@ class Metrics:
     def _summary(self) -> dict[str, Any] | None:
         """The scraper's last line."""
         with contextlib.suppress(OSError, ValueError), folder_trees.open_file(self.into) as file:
-            *_, last = file
-            state = json.loads(last)
+            state = json.loads(last_line(file.fileno())[0])
             return state.get("end") if isinstance(state, dict) else None
         return None
 

@@ -20,12 +20,13 @@ from typing import Any, NamedTuple
 
 from allranks import folder_trees
 from allranks.agent.trackers.readings import BadRows, lines, parameter_text
+from allranks.agent.transport.tails import read_lines
 from allranks.core.text import printable
 
 # Seconds between two readings while ranks run.
 _PAUSE = 0.5
 # Rows and files of one reading, and bytes of a line or a small file.
-_ROWS, _FILES, _SIZE = 100_000, 10_000, 1 << 16
+_ROWS, _FILES, _SIZE = 100_000, 100_000, 1 << 16
 # Models that a note names.
 _NAMED = 5
 # Characters of their names.
@@ -56,11 +57,12 @@ class _Point(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """``parameters`` are triples of run, name and value."""
+    """``parameters`` are triples of run, name and value. ``is_part``: there are more points."""
 
     runs: list[_Run]
     points: list[_Point]
     parameters: list[tuple[str, str, str]]
+    is_part: bool = False
 
 
 _NOTHING = _Found([], [], [])
@@ -141,7 +143,7 @@ class MlflowFiles:
             if data:
                 with folder_trees.open_file(self._into, "ab") as file:
                     file.write(b"".join(data))
-        return len(content.points) >= _ROWS
+        return content.is_part
 
     def _name(self, run: _Run) -> None:
         """Decide how the run's metrics are called. As with MLflow's server, a process's first run
@@ -222,7 +224,7 @@ class _Database:
             self._stamp = stamp
         if rows:
             self._last = rows[-1][0]
-        content = _Found([], [], [])
+        content = _Found([], [], [], is_part=len(rows) == _ROWS)
         for run, key, value in named:
             with self._bad.counted():
                 content.parameters.append((run, str(key), parameter_text(value)))
@@ -251,6 +253,8 @@ class _Folder:
     def __init__(self, path: Path, below: Path, bad: BadRows) -> None:
         self._path, self._below, self._bad = path, below, bad
         self._sizes: dict[Path, int] = {}
+        self._files = self._rows = 0
+        self._has_too_many = False
 
     def models(self) -> Iterable[str]:
         """The registered models, as `NAME:VERSION`."""
@@ -264,7 +268,8 @@ class _Folder:
         parameters = list[tuple[str, str, str]]()
         if not self._path.is_dir():
             return _NOTHING
-        for meta in sorted(islice(self._path.glob("*/*/meta.yaml"), _FILES)):
+        self._files, self._rows = 0, 0
+        for meta in self._found(self._path, "*/*/meta.yaml"):
             folder = meta.parent
             # One that is being written is read the next time.
             with contextlib.suppress(OSError, ValueError, KeyError):
@@ -274,29 +279,48 @@ class _Folder:
                 ended = about.get("end_time", "null")
                 ended = 0 if ended == "null" else int(ended)
                 runs.append(_Run(folder.name, name, int(about["start_time"]), ended, is_child))
-                for path in sorted(islice(folder.glob("metrics/**/*"), _FILES)):
+                for path in self._found(folder, "metrics/**/*"):
                     points += self._points(folder, path)
-                for path in sorted(islice(folder.glob("params/**/*"), _FILES)):
+                for path in self._found(folder, "params/**/*"):
                     with contextlib.suppress(OSError):
                         text = parameter_text(self._text(path))
                         name = str(path.relative_to(folder / "params"))
                         parameters.append((folder.name, name, text))
-        return _Found(runs, points, parameters)
+        return _Found(runs, points, parameters, is_part=self._rows >= _ROWS)
+
+    def _found(self, folder: Path, pattern: str) -> list[Path]:
+        """The files that match, in order, of one reading not too many."""
+        paths = sorted(islice(folder.glob(pattern), _FILES - self._files))
+        self._files += len(paths)
+        if self._files == _FILES and not self._has_too_many:
+            self._has_too_many = True
+            self._bad.add(f"more than {_FILES} files are not read")
+        return paths
 
     def _points(self, folder: Path, path: Path) -> Iterator[_Point]:
         metric = str(path.relative_to(folder / "metrics"))
+        for line in self._lines(path):
+            with self._bad.counted():
+                at, value, step = line.split()[:3]
+                yield _Point(folder.name, metric, float(value), int(at) / 1000, int(step))
+
+    def _lines(self, path: Path) -> Iterator[bytes]:
+        """The lines that are new, of one reading not too many."""
         with (
             contextlib.suppress(OSError),
             folder_trees.open_file(path, below=self._below) as file,
         ):
-            file.seek(self._sizes.get(path, 0))
-            while line := file.readline(_SIZE):
-                if not line.endswith(b"\n") and len(line) < _SIZE:
-                    break
-                self._sizes[path] = self._sizes.get(path, 0) + len(line)
-                with self._bad.counted():
-                    at, value, step = line.split()[:3]
-                    yield _Point(folder.name, metric, float(value), int(at) / 1000, int(step))
+            while self._rows < _ROWS:
+                before = self._sizes.get(path, 0)
+                self._sizes[path], lines = read_lines(file, before)
+                if self._sizes[path] > before:
+                    self._bad.add("a hole, or 16 MB without a line end")
+                if not lines:
+                    return
+                for line in lines.split(b"\n")[:-1][: _ROWS - self._rows]:
+                    self._rows += 1
+                    self._sizes[path] += len(line) + 1
+                    yield line
 
     def _text(self, path: Path) -> str:
         """Raises OSError."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from allranks import folder_trees
+from allranks import disk_space, folder_trees
 
 # Seconds to wait for a rank that writes, and of CPU for one use; bytes of a row, and of a database
 # that is read or copied.
@@ -29,7 +29,7 @@ _BESIDE = ("-journal", "-wal", "-shm")
 
 
 class JobDatabase(NamedTuple):
-    """``size``: bytes of its files, or fewer: they may have holes."""
+    """``size``: bytes of its files without their holes, or fewer."""
 
     connection: sqlite3.Connection
     size: int
@@ -59,7 +59,7 @@ def connected(path: Path, below: Path) -> Iterator[JobDatabase]:
     for name in (path, *(path.with_name(path.name + end) for end in _BESIDE)):
         if name == path or os.path.lexists(name):
             with folder_trees.open_file(name, below=os.path.realpath(below)) as file:
-                size += os.fstat(file.fileno()).st_size
+                size += disk_space.data_size(file.fileno())
     with contextlib.ExitStack() as closing:
         size = min(size, _MOST)
         database = closing.enter_context(_opened(path, "ro", size))

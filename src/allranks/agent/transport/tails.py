@@ -13,6 +13,8 @@ from allranks import disk_space, folder_trees
 
 # Maximum bytes of a log in one request.
 PIECE = 1 << 20
+# Maximum bytes of a line of points.
+_LONGEST = 16 << 20
 # Batches of points are a share of the attempt's age apart, at most this many seconds; those of the
 # nodes of a gang, which start together, up to a part less, so that they do not come together.
 BATCH, _SHARE, _SPREAD = 10.0, 1 / 3, 0.3
@@ -24,6 +26,24 @@ def batch_pause(age: float, node: int) -> float:
     return min(age * _SHARE, BATCH) * (1 - _SPREAD * (node * 0.618034 % 1))
 
 
+def read_lines(file: BinaryIO, offset: int) -> tuple[int, bytes]:
+    """Where the next complete lines begin, and about a megabyte of them, or none. What cannot be
+    lines is passed over: holes, and 16 MB without a line end."""
+    while True:
+        offset = file.seek(disk_space.after_hole(file.fileno(), offset))
+        lines = bytearray()
+        while piece := file.read(PIECE):
+            lines += piece
+            if b"\n" in piece:
+                return offset, bytes(lines[: lines.rfind(b"\n") + 1])
+            end = offset + len(lines)
+            if len(lines) >= _LONGEST or disk_space.after_hole(file.fileno(), end) > end:
+                break
+        else:
+            return offset, b""
+        offset = end
+
+
 class Tail:
     """A rank's log, and how many bytes of it the server has. If it is ``bounded``, what was sent
     does not stay here, too."""
@@ -32,6 +52,8 @@ class Tail:
         self.attempt, self.rank, self.path = attempt, rank, path
         self._bounded, self._freed = bounded, 0
         self.sent = 0
+        # Holes, as (bytes sent before it, bytes of all up to it).
+        self._holes: list[tuple[int, int]] = []
         # When it was written to last, in time.time() of this machine.
         self.written = 0.0
         # Whether ``sent`` is confirmed: a restarted server may have a restored, older record.
@@ -42,19 +64,22 @@ class Tail:
     def rest(self) -> bytes:
         """The next bytes to send; none if the job removed the file."""
         try:
-            status = os.lstat(self.path)
-            if status.st_size <= self.sent:
+            status, sent = os.lstat(self.path), self.sent
+            at = self._position(sent)
+            if status.st_size <= at:
                 return b""  # most often, and cheaper than to open it
             self.written = status.st_mtime
             with folder_trees.open_file(self.path, buffering=0) as file:
-                file.seek(self.sent)
-                return self._read(file)
+                begins, piece = self._read(file, at)
+            if begins > at:
+                self._holes = [*self._holes, (sent, begins - sent)]
+            return piece
         except OSError:
             return b""
 
     def free_sent(self) -> None:
         """Free the space of what the server has, but for the last lines, if it is bounded."""
-        end = self.sent - PIECE
+        end = self._position(self.sent) - PIECE
         if self._bounded and end - self._freed > PIECE:
             with contextlib.suppress(OSError), folder_trees.open_file(self.path, "r+b") as file:
                 disk_space.free_start(file.fileno(), end)
@@ -64,13 +89,21 @@ class Tail:
         """Milliseconds since the last of ``rest`` was printed."""
         return max(0, round(1000 * (time.time() - self.written)))
 
-    def _read(self, file: BinaryIO) -> bytes:
-        return file.read(PIECE)
+    def _position(self, sent: int) -> int:
+        """Where the file goes on behind what was sent."""
+        if self._holes and self._holes[-1][0] > sent:  # the server has an older record
+            self._holes = [hole for hole in self._holes if hole[0] <= sent]
+        return sent + (self._holes[-1][1] if self._holes else 0)
+
+    def _read(self, file: BinaryIO, at: int) -> tuple[int, bytes]:
+        """The next piece, and where it begins."""
+        at = disk_space.after_hole(file.fileno(), at)
+        return at, os.pread(file.fileno(), PIECE, at)
 
 
 class Feed(Tail):
-    """A file of points, one line per time, sent in whole lines of any length. ``batched``: in
-    batches, unless somebody looks at them."""
+    """A file of points, one line per time, sent in whole lines. ``batched``: in batches, unless
+    somebody looks at them."""
 
     def __init__(
         self,
@@ -96,8 +129,5 @@ class Feed(Tail):
         """Whether it is too early for the next batch."""
         return self._clock() < self.due
 
-    def _read(self, file: BinaryIO) -> bytes:
-        piece = file.read(PIECE)
-        while piece and b"\n" not in piece and (more := file.read(PIECE)):
-            piece += more
-        return piece[: piece.rfind(b"\n") + 1]
+    def _read(self, file: BinaryIO, at: int) -> tuple[int, bytes]:
+        return read_lines(file, at)

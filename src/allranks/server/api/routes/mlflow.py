@@ -105,7 +105,7 @@ class Proxy:
             self._host_names.check(headers)
         except Forbidden as error:
             raise Refusal(403, "PERMISSION_DENIED", error.message) from None
-        who = self._who(headers.get("authorization"))
+        who = self._who(headers)
         if self._tracking is None:
             hint = (
                 "run pip install 'allranks[mlflow]' on the server's machine and restart the server"
@@ -135,17 +135,17 @@ class Proxy:
         else:
             await self._for_job(who, socket, request, headers, receive, send)
 
-    def _who(self, header: str | None) -> Caller | Person:
+    def _who(self, headers: Headers) -> Caller | Person:
         """The caller. Raises Refusal."""
-        token = _token(header)
+        shown = token(headers)
         with contextlib.suppress(Unauthorized):
             if self._people:
-                return self._auth.person(token)
+                return self._auth.person(shown)
         try:
-            return self._auth.rank(token)
+            return self._auth.rank(shown)
         except Unauthorized:
             wrong = "no token was given"
-            if bearer(token):
+            if bearer(shown):
                 wrong = "the token does not match this server's"
             message = f"{wrong}: set MLFLOW_TRACKING_TOKEN to the one in ALLRANKS_HOME/token; "
             message += "in a browser use it as the password"
@@ -348,8 +348,9 @@ def _path(scope: Any) -> str:
     return path.removeprefix(PREFIX) if unquote(path).startswith(PREFIX) else "/"
 
 
-def _token(header: str | None) -> str | None:
-    """The header, or the password of basic authentication."""
+def token(headers: Headers) -> str | None:
+    """The Authorization header, or the password of basic authentication."""
+    header = headers.get("authorization")
     scheme, _, rest = (header or "").partition(" ")
     if scheme.lower() != "basic":
         return header
