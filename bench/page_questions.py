@@ -190,7 +190,7 @@ QUESTIONS = (
     Question(
         "Which of all runs has the least loss?",
         Answer(
-            (("select", "Order", "least loss"), ("button", "Show")),
+            (("select", "Order", "last loss, least first"),),
             r"Created\s+(?:.*\n){1,8}.*loss 0\.\d",
         ),
     ),

@@ -234,7 +234,6 @@ def test_filters_live_in_the_address(site: Site, signed_in: Watched) -> None:
     page = signed_in.page
     signed_in.go(f"{site.url}/ui/")
     page.select_option("select[name=status]", "Failed")
-    page.get_by_role("button", name="Show").click()
     page.wait_for_url(re.compile("status=Failed"))
     shown = page.locator("tbody td.name a").all_inner_texts()
     assert "bad" in shown
@@ -245,6 +244,9 @@ def test_filters_live_in_the_address(site: Site, signed_in: Watched) -> None:
     )
     row = page.get_by_role("row", name="Choose sweep", exact=False)
     assert re.search(r"best\s+loss\s+0.33", row.inner_text()), "a sweep has its best"
+    page.select_option("select[name=sort]", "best loss, greatest first")
+    page.wait_for_url(re.compile("sort=-best.loss"))
+    assert re.search(r"best\s+loss\s+1\b", row.inner_text()), "of its whole history"
     signed_in.go(f"{site.url}/ui/jobs/good/metrics?log=on&smooth=0.5&find=loss")
     page.wait_for_selector(".chart .gtitle")
     assert page.locator("#charts .chart").count() == 1
@@ -361,8 +363,9 @@ def test_every_version_of_an_asset_is_reachable(site: Site, signed_in: Watched) 
     page.get_by_role("link", name="1 job", exact=True).click()
     assert page.locator("h1").inner_text() == "Jobs that use birds:1"
     assert page.locator("td.name a").all_inner_texts() == ["watcher"]
-    page.get_by_role("button", name="Show").click()
-    page.wait_for_url("**uses=birds*")
+    page.fill("input[name=name]", "watch")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**name=watch*uses=birds*")
     assert page.locator("td.name a").all_inner_texts() == ["watcher"]
     signed_in.go(f"{site.url}/ui/assets/models/grown")
     rows = page.get_by_role("region", name="Versions").locator("tbody tr").all_inner_texts()

@@ -62,6 +62,7 @@ def names(done):
         (["--metric", "loss<0.5"], ["run_b"]),
         (["--sort", "loss", "--tag", "team"], ["run_b", "run_a"]),
         (["--sort", "-loss", "--limit", "1"], ["run_a"]),
+        (["--sort=-best.loss", "--limit", "1"], ["run_a"]),
         (["--sort=-inputs.lr", "--tag", "team"], ["run_b", "run_a"]),
         (["--sort", "lr", "--limit", "3"], ["run_a", "run_b", "other"]),
         (["--sort", "age"], ["run_a2", "other", "run_b", "run_a"]),
@@ -120,6 +121,8 @@ def test_columns_and_json(house):
     assert (by_input.stdout.splitlines()[1].split(), by_input.stderr) == (["run_b", "0.2"], "")
     by_loss = house("job", "list", "--sort", "loss").stdout.splitlines()
     assert "LOSS" in by_loss[0].split()
+    by_best = house("job", "list", "--sort=-best.loss", "--tag", "team=text").stdout.splitlines()
+    assert (by_best[0].split()[-1], by_best[1].split()[-1]) == ("BEST.LOSS", "0.3")
     assert len(house("job", "list", "--by", row["created_by"], "--json").stdout) > 10
     nobody = house("job", "list", "--by", "nobody").stderr
     assert nobody == f"no jobs match\n\nhint: the newest jobs are of {row['created_by']}\n"

@@ -422,7 +422,7 @@ class EventAnswer(TypedDict):
 class ListedJob(JobSummary):
     """A line of a list. ``duration`` in seconds; ``children``: those that have started, by status,
     of ``total_children``; ``metrics``: their last values, and ``parameters``, if they were
-    requested."""
+    requested; ``best``: in an order by the best of a metric that, if it has one."""
 
     tags: dict[str, str]
     archived_at: str | None
@@ -432,6 +432,7 @@ class ListedJob(JobSummary):
     inputs: Document
     metrics: NotRequired[dict[str, Number]]
     parameters: NotRequired[Document]
+    best: NotRequired[dict[str, float]]
 
 
 class DamagedJob(TypedDict):

@@ -229,16 +229,8 @@ class Points:
 
     def extremes(self, series: Iterable[Series]) -> dict[int, tuple[float, float]]:
         """The least and greatest finite value by series id; series without one are missing."""
-        all_ids = [one.id for one in series]
-        extremes: dict[int, tuple[float, float]] = {}
         with self._reading.connect() as connection:
-            for start in range(0, len(all_ids), _PAGE):  # SQLite takes 32,766 variables
-                ids = all_ids[start : start + _PAGE]
-                extremes |= point_blocks.extremes(connection, ids)
-                for one, least, most in connection.execute(_EXTREMES, {"ids": ids}):
-                    before = extremes.get(one, (least, most))
-                    extremes[one] = (min(least, before[0]), max(most, before[1]))
-        return extremes
+            return extremes(connection, [one.id for one in series])
 
 
 _COLUMNS = [_series.c[name] for name in Series._fields]
@@ -259,6 +251,18 @@ _UNTIMED_OF = (
     .order_by(_points.c.number)
 )
 _COLUMNS_OF = _UNTIMED_OF.with_only_columns(_points.c.step, _points.c.at, _points.c.value)
+
+
+def extremes(connection: Connection, series: Sequence[int]) -> dict[int, tuple[float, float]]:
+    """See ``Points.extremes``."""
+    bounds: dict[int, tuple[float, float]] = {}
+    for start in range(0, len(series), _PAGE):  # SQLite takes 32,766 variables
+        ids = series[start : start + _PAGE]
+        bounds |= point_blocks.extremes(connection, ids)
+        for one, least, most in connection.execute(_EXTREMES, {"ids": ids}):
+            before = bounds.get(one, (least, most))
+            bounds[one] = (min(least, before[0]), max(most, before[1]))
+    return bounds
 
 
 def _numbers(values: Sequence[float | None]) -> array[float]:

@@ -4,6 +4,7 @@ import json
 import math
 import random
 import re
+import threading
 import time
 
 import pytest
@@ -13,6 +14,7 @@ from allranks.core.job import list_filters
 from allranks.core.job.list_filters import Query, Sort, condition, like, sort, status, tag
 from allranks.errors import Conflict, UsageError
 from allranks.statuses import JobStatus
+from allranks.store import compaction
 from allranks.store.database import open_database
 from allranks.store.jobs import job_search
 from allranks.store.jobs.annotations import Annotations
@@ -236,6 +238,7 @@ def test_ten_thousand_jobs_stay_quick(house):
         Query(tags=(("team", "3"),)),
         Query(metrics=(condition("loss<100"),)),
         Query(sort=Sort("loss", True, True)),
+        Query(sort=Sort("loss", True, True, True)),
         Query(sort=Sort("duration")),
         Query(statuses=(JobStatus.FAILED,)),
         Query(experiment="none"),
@@ -266,3 +269,33 @@ def test_what_ended_badly_is_below_and_a_sweep_has_its_best(house):
         assert house.names(sort=sort("-acc"), limit=2, **narrow) == downward[:2]
     sweep = house.records.get("sweep").id
     assert house.records.last_values([sweep]) == {sweep: {"acc": 5.0}}
+
+
+def test_an_order_by_the_best_of_a_metric(house):
+    """Over all attempts of the lowest rank, in rows and in blocks."""
+    house.job("peak", [(1, 0, "acc", 0.1, 0.9, 0.2), (1, 1, "acc", 5.0)])
+    house.job("before", [(1, 0, "acc", 0.8), (2, 0, "acc", 0.3, math.inf, math.nan)])
+    house.job("steady", [(1, None, "acc", 0.5, 0.6)])
+    house.job("failed", [(1, 0, "acc", 2.0)])
+    house.job("trial", [(1, 0, "acc", 0.7, 0.0)])
+    for name in ("sweep", "none"):
+        house.job(name)
+    house.job("nan", [(1, 0, "acc", math.nan)])
+    with house.engine.begin() as connection:
+        of_sweep = {"type": "sweep", "notes": {"best": "trial"}}
+        connection.execute(jobs.update().where(jobs.c.name == "sweep").values(of_sweep))
+        connection.execute(jobs.update().where(jobs.c.name == "failed").values(status="Failed"))
+        connection.execute(jobs.update().where(jobs.c.name == "trial").values(parent="sweep"))
+    greatest = ["peak", "before", "sweep", "steady", "failed", "nan", "none"]
+    least = ["sweep", "peak", "before", "steady", "failed", "none", "nan"]
+    assert house.names(sort=sort("-best.acc")) == greatest
+    assert house.names(sort=sort("-best.acc"), limit=2, name="*e*") == greatest[:2]
+    assert house.names(sort=sort("best.acc")) == least
+    ids = {name: house.records.get(name).id for name in ("peak", "sweep", "nan")}
+    best = house.records.best_values(ids.values(), sort("-best.acc"))
+    assert best == {ids["peak"]: 0.9, ids["sweep"]: 0.7}
+    with house.engine.begin() as connection:
+        connection.execute(jobs.update().values(live=0, ended_at=1.0))
+    assert compaction.compact(house.engine, -1.0, threading.Event())
+    assert house.names(sort=sort("-best.acc")) == greatest
+    assert sort("metrics.best.acc") == Sort("best.acc", False, True), "a metric of that name"

@@ -45,7 +45,8 @@ def list_jobs_options(parser: argparse.ArgumentParser) -> None:
     metric = "by the last value of a metric, e.g. 'loss<0.5'; repeat"
     add("--metric", action="append", default=[], metavar="COND", help=metric)
     sort = (
-        "a column (see --columns), or another metric or parameter; -KEY for descending (-created)"
+        "a column (see --columns), or another metric (best.METRIC: the best in its history) or"
+        " parameter; -KEY for descending (-created)"
     )
     add("--sort", default="-created", metavar="KEY", help=sort)
     add("--by", metavar="USER", help="only jobs that this user submitted")
@@ -214,6 +215,8 @@ def _cell(job: ListedJob, column: str) -> str:
     if kind in ("inputs", "tags") and name:
         value = (job["inputs"] if kind == "inputs" else job["tags"]).get(name)
         return "-" if value is None else str(value)
+    if kind == "best" and name in job.get("best", {}):
+        return show.number(job["best"][name])
     name = column.removeprefix("metrics.")
     return show.number(job["metrics"].get(name, _values(job).get(column)))
 

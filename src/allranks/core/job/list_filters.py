@@ -22,7 +22,7 @@ NAMED = ("inputs.", "tags.")
 # The property of a job with the name of who submitted it; without one it was the home's owner.
 CREATED_BY, OWNER = "allranks.created_by", "owner"
 OPERATORS = ("<=", ">=", "!=", "==", "<", ">", "=")
-_METRIC = "metrics."
+_METRIC, _BEST = "metrics.", "best."
 _CONDITION = re.compile(
     rf"(?P<metric>.*?(?:<.*>|[^<>=!\s]))\s*(?P<operator>{'|'.join(OPERATORS)})\s*(?P<value>[^<>=!]*)"
 )
@@ -38,11 +38,13 @@ class Condition(NamedTuple):
 
 class Sort(NamedTuple):
     """``metric``: whether ``key`` is the name of a metric or, if no job has that metric, of a
-    parameter or an input; else it is one of SORTS or another column."""
+    parameter or an input; else it is one of SORTS or another column. ``best``: by the least value
+    in the history of the metric, if descending by the greatest; else by its last."""
 
     key: str
     descending: bool = False
     metric: bool = False
+    best: bool = False
 
 
 class Query(NamedTuple):
@@ -93,15 +95,16 @@ def condition(text: str) -> Condition:
 
 
 def sort(text: str) -> Sort:
-    """What `created`, `loss` or `-loss` says; `-` is descending. Raises UsageError."""
+    """What `created`, `loss`, `-loss` or `best.loss` says; `-` is descending. Raises UsageError."""
     key, descending = text.removeprefix("-"), text.startswith("-")
     if same := SAME_SORTS.get(key):
         return Sort(same.removeprefix("-"), descending != same.startswith("-"))
+    best, key = key.startswith(_BEST), key.removeprefix(_BEST)
     if not key.removeprefix(_METRIC):
-        hint = f"a metric, or one of {', '.join(ALL_SORTS)}; `-` before it for descending"
+        hint = f"a metric, best.METRIC, or one of {', '.join(ALL_SORTS)}; `-` for descending"
         raise UsageError(f"{text!r} is not a sort key", where="--sort", hint=hint)
-    metric = key not in ALL_SORTS and not key.startswith(NAMED)
-    return Sort(key.removeprefix(_METRIC), descending, metric)
+    metric = best or (key not in ALL_SORTS and not key.startswith(NAMED))
+    return Sort(key.removeprefix(_METRIC), descending, metric, best)
 
 
 def tag(text: str) -> tuple[str, str | None]:

@@ -27,7 +27,7 @@ from allranks import clock
 from allranks.core.job.list_filters import CREATED_BY, OWNER, Query, Sort, like
 from allranks.statuses import JobStatus
 from allranks.store.database import has_member
-from allranks.store.metric_points import LEADS
+from allranks.store.metric_points import LEADS, METRIC, extremes
 from allranks.store.metric_points import number as as_number
 from allranks.store.tables import job_annotations as _annotations
 from allranks.store.tables import jobs as _jobs
@@ -42,8 +42,8 @@ _OPERATORS: Mapping[str, Callable[[Any, float], Any]] = {
     "<": operator.lt,
     ">": operator.gt,
 }
-# Ids in one query: databases have a limit.
-_BATCH = 500
+# Ids in one query: databases have a limit. And where each query looks through all series.
+_BATCH, _MANY = 500, 10_000
 _trials = _jobs.alias("trials")
 _IS_BEST = and_(_jobs.c.type == "sweep", _trials.c.name == _jobs.c.notes["best"].as_string())
 
@@ -52,6 +52,8 @@ def search(connection: Connection, filters: Query) -> list[int]:
     """The ids of the matching jobs, in the requested order."""
     query = select(_jobs.c.id).join(_annotations, _annotations.c.job_id == _jobs.c.id)
     query = query.where(*_filters(connection, filters))
+    if filters.sort.best:
+        return _by_best(connection, query, filters)
     if filters.sort.metric and not _is_narrow(filters):
         return _by_value(connection, query, filters)
     query = query.order_by(*_order(filters.sort)).limit(filters.limit)
@@ -85,6 +87,50 @@ def _by_value(connection: Connection, query: Select[int], filters: Query) -> lis
         rest = rest.order_by(_directed(_jobs.c.id, filters.sort)).limit(missing)
         ids += connection.execute(rest).scalars()
     return ids
+
+
+def _by_best(connection: Connection, query: Select[int], filters: Query) -> list[int]:
+    """Sort by the history of a metric as `_order` does."""
+    badly = _pairs(connection, query.add_columns(_ended_badly()))
+    values = best_values(connection, badly, filters.sort)
+    sign = -1 if filters.sort.descending else 1
+
+    def order(job_id: int) -> tuple[bool, bool, float, int]:
+        value = values.get(job_id)
+        is_bad = value is not None and badly[job_id]
+        return value is None, is_bad, sign * (value or 0.0), sign * job_id
+
+    return sorted(badly, key=order)[: filters.limit]
+
+
+def best_values(connection: Connection, job_ids: Iterable[int], sort: Sort) -> dict[int, float]:
+    """The least finite value in the history of a metric by job id, if descending the greatest. Of
+    all attempts and the lowest rank, and of a sweep that of its best trial."""
+    ids = sorted(job_ids)
+    series_of: dict[int, int] = {}
+    for start in range(0, len(ids), _MANY):
+        some = ids[start : start + _MANY]
+        trials = select(_trials.c.id, _jobs.c.id).join(_trials, _IS_BEST)
+        sweep_of: dict[int, int] = _pairs(connection, trials.where(_jobs.c.id.in_(some)))
+        of_jobs = (_series.c.job_id.in_([*some, *sweep_of]), _series.c.name == sort.key)
+        # Two queries: the databases would look through all series for each leader.
+        leaders = select(_series.c.job_id, _series.c.rank).where(*of_jobs, LEADS)
+        rank_of = _pairs(connection, leaders)
+        history = select(_series.c.id, _series.c.job_id, _series.c.rank)
+        history = history.where(_series.c.kind == METRIC, *of_jobs)
+        for series, job, rank in connection.execute(history):
+            if job in rank_of and rank == rank_of[job]:
+                series_of[series] = sweep_of.get(job, job)
+    values: dict[int, float] = {}
+    better = max if sort.descending else min
+    for series, bounds in extremes(connection, [*series_of]).items():
+        job, value = series_of[series], better(bounds)
+        values[job] = better(value, values.get(job, value))
+    return values
+
+
+def _pairs(connection: Connection, query: Select[Any]) -> dict[Any, Any]:
+    return dict(map(tuple, connection.execute(query)))
 
 
 def names_with_prefix(connection: Connection, prefix: str, most: int) -> list[str]:

@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
 from allranks import clock
-from allranks.core.job.list_filters import Query
+from allranks.core.job.list_filters import Query, Sort
 from allranks.core.lifecycle.decide import Job
 from allranks.core.lifecycle.fold import fold
 from allranks.core.plan import Plan
@@ -140,6 +140,11 @@ class Records:
         """See ``job_search.last_values``."""
         with self._reading.connect() as connection:
             return job_search.last_values(connection, job_ids)
+
+    def best_values(self, job_ids: Iterable[int], sort: Sort) -> dict[int, float]:
+        """See ``job_search.best_values``."""
+        with self._reading.connect() as connection:
+            return job_search.best_values(connection, job_ids, sort)
 
     def live(self) -> list[job_rows.JobRow]:
         """The jobs that have not ended, oldest first, without damaged ones."""

@@ -17,8 +17,8 @@ from allranks.ui import render
 _ROWS = 50
 # Jobs that the palette offers.
 _FOUND = 8
-# Metrics by which the list can be ordered.
-_METRICS = 20
+# Metrics by which the list can be ordered, and the prefix of an order by the best value.
+_METRICS, _BEST = 20, "best."
 _FILTERS = ("status", "experiment", "name", "tag", "metric", "sort", "archived", "parent", "uses")
 _NEWEST = "-created"
 _SORTS = {
@@ -60,23 +60,27 @@ async def jobs(request: Request) -> Response:
         jobs=starred + [job for job in listing[:limit] if job["name"] not in names],
         more=limit + _ROWS if len(listing) > limit else None,
         statuses=[str(JobStatu) for JobStatu in JobStatus],
-        sorts=_SORTS | _metric_sorts(starred + listing, query.get("sort", "")),
+        sorts={"": _SORTS, **_metric_sorts(starred + listing, query.get("sort", ""))},
         filtered=bool(filters),
         by_metric=filters.get("sort", _NEWEST).removeprefix("-") not in ALL_SORTS,
     )
 
 
-def _metric_sorts(jobs: list[Any], chosen: str) -> dict[str, str]:
+def _metric_sorts(jobs: list[Any], chosen: str) -> dict[str, dict[str, str]]:
     """Orders by the metrics of the jobs that are shown, and the one that is chosen."""
     several = dict.fromkeys(name for job in jobs for name in job.get("metrics", {}))
     names = [name for name in several if name not in ALL_SORTS][:_METRICS]
-    own = chosen.removeprefix("-")
+    own = chosen.removeprefix("-").removeprefix(_BEST)
     if own not in ("", *ALL_SORTS, *names):
         names.append(own)
     return {
-        key: f"last {name}, {text} first"
-        for name in names
-        for key, text in ((name, "least"), (f"-{name}", "greatest"))
+        f"{kind} value": {
+            f"{sign}{prefix}{name}": f"{kind} {name}, {text} first"
+            for name in names
+            for sign, text in (("", "least"), ("-", "greatest"))
+        }
+        for kind, prefix in (("last", ""), ("best", _BEST))
+        if names
     }
 
 

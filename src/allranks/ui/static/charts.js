@@ -524,7 +524,6 @@ if (charts) {
     event.preventDefault();
     if (runs) location.reload();
   });
-  form.addEventListener("change", ({ target }) => target.matches("[data-submits]") && location.reload());
   charts.addEventListener("legend", toggled);
 }
 if (resources) drawResources().catch(() => (resources.textContent = "The numbers did not arrive."));

@@ -82,15 +82,20 @@ def list_jobs(
     services: ServicesDep, filters: Annotated[ListRequest, QUERY]
 ) -> list[api.ListedJob | api.DamagedJob]:
     """The matching jobs, by default the newest first."""
-    rows = find_sorted(services.records, services.annotations, filters.query())
+    query = filters.query()
+    rows = find_sorted(services.records, services.annotations, query)
     notes = services.annotations.several(row.id for row in rows)
     values = services.records.last_values(row.id for row in rows) if filters.metrics else None
     names = [row.name for row in rows if isinstance(row, JobRow) and row.type != COMMAND]
     counts = services.children.counts(names) if names else {}
+    best = {}
+    if query.sort.best:
+        best = services.records.best_values([row.id for row in rows], query.sort)
     return [
         view.listed(
             row, notes.get(row.id), values, counts.get(row.name), parents.total_children(row)
         )
+        | ({"best": {query.sort.key: best[row.id]}} if row.id in best else {})
         if isinstance(row, JobRow)
         else view.damaged(row)
         for row in rows
