@@ -63,6 +63,11 @@ class Home(NamedTuple):
         return self.root / "warm"
 
     @property
+    def pinned(self) -> Path:
+        """Copies of the agent's code, by content, from which agents run: `engines/pinned_code`."""
+        return self.root / "pinned"
+
+    @property
     def environments(self) -> Path:
         """Virtual environments of jobs, each built once."""
         return self.root / "environments"

@@ -26,23 +26,30 @@ _PARTS = (
 _OTHERS = ("packaging", "pynvml")
 
 
-def files() -> Iterator[tuple[str, bytes]]:
-    """Yield (name, content) of each file, sorted; names are relative to a PYTHONPATH entry."""
+def sources() -> Iterator[tuple[str, Path]]:
+    """Yield (name, installed file) of each file, sorted; names are relative to a PYTHONPATH
+    entry."""
     root = Path(__file__).parents[1]
     for path in sorted({path for part in _PARTS for path in root.glob(part)}):
-        yield f"allranks/{path.relative_to(root).as_posix()}", path.read_bytes()
+        yield f"allranks/{path.relative_to(root).as_posix()}", path
     for name in _OTHERS:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.origin is not None:
             yield from _module(name, Path(spec.origin))
 
 
-def _module(name: str, origin: Path) -> Iterator[tuple[str, bytes]]:
+def _module(name: str, origin: Path) -> Iterator[tuple[str, Path]]:
     if origin.name != "__init__.py":
-        yield f"{name}.py", origin.read_bytes()
+        yield f"{name}.py", origin
         return
     for path in sorted(origin.parent.rglob("*.py")):
-        yield f"{name}/{path.relative_to(origin.parent).as_posix()}", path.read_bytes()
+        yield f"{name}/{path.relative_to(origin.parent).as_posix()}", path
+
+
+def files() -> Iterator[tuple[str, bytes]]:
+    """Yield (name, content) of each file of ``sources``."""
+    for name, path in sources():
+        yield name, path.read_bytes()
 
 
 @functools.cache

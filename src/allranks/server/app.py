@@ -15,6 +15,7 @@ from starlette.applications import Starlette
 
 from allranks import settings
 from allranks.core.job.sessions import ENGINE
+from allranks.engines import pinned_code
 from allranks.engines.base import Kind
 from allranks.engines.registry import KINDS
 from allranks.server.agent_api import (
@@ -152,6 +153,8 @@ def create_app(
         if services.tracking is not None:
             services.tracking.mirror.start()
         loop.call_later(_STARTED, _spare_collector)
+        # Before an upgrade replaces the code that this server began with.
+        loop.call_later(_STARTED, loop.run_in_executor, None, pinned_code.pin, home.pinned)
         return tasks
 
     @contextlib.asynccontextmanager

@@ -5,12 +5,14 @@ from pathlib import Path
 from allranks.core.data.home_parts import PARTS, kept, part_of
 from allranks.settings import Home
 
-FOLDERS = ("jobs", "blobs", "environments", "code", "nodes", "cache", "models", "states", "data")
+FOLDERS = ("jobs", "blobs", "environments", "code", "nodes", "cache", "pinned", "models", "states")
 
 
 def test_every_folder_of_a_home_has_its_part():
     home = Home(Path("/home"))
-    assert {getattr(home, name).name for name in (*FOLDERS, "mlflow", "engines")} == {*PARTS}
+    assert {getattr(home, name).name for name in (*FOLDERS, "data", "mlflow", "engines")} == {
+        *PARTS
+    }
     assert part_of(home.database.name).what == "database"
     assert part_of(f"{home.database.name}-wal").what == "database"
     assert part_of(home.log.name).what == "server logs"

@@ -102,7 +102,7 @@ def rendered(name: str, tmp_path: Path) -> str:
     # The code is named by its content.
     if name == "own disks":
         return text.replace(agent_bundle.digest(), "BUNDLE")
-    code = next(line for line in text.splitlines() if "agent-" in line).split()[-1]
+    code = next(line for line in text.splitlines() if "/pinned/" in line).split()[-1]
     return text.replace(code, "/CODE")
 
 

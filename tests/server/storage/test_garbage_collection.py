@@ -19,6 +19,7 @@ from allranks.agent.data import cache
 from allranks.agent.environments.virtual_environments import READY, recipe_hash
 from allranks.core.data.garbage_rules import Kind
 from allranks.core.plan import Gang, InputTask, Plan, Recipe, Rules, Task
+from allranks.engines import pinned_code
 from allranks.errors import Conflict, NotFound
 from allranks.events import Event
 from allranks.events import Kind as EventKind
@@ -456,3 +457,20 @@ def test_what_a_killed_server_received_in_part_goes(house):
     left = [path for path in house.home.root.rglob("*a*") if digest in path.name]
     assert len(left) == 4
     assert all(path.name.startswith("b") for path in left)
+
+
+def test_copies_of_the_agents_code_stay_as_long_as_a_job_may_run_from_them(house, monkeypatch):
+    copies = [house.home.pinned / name for name in ("before", "used", "own", ".making-x")]
+    for copy, used in zip(copies, (OLD, time.time() - 7200, OLD, OLD), strict=True):
+        put(copy / "allranks" / "version.py")
+        os.utime(copy, (used, used))
+    monkeypatch.setattr(pinned_code, "_own", {house.home.pinned: copies[2]})
+    # It was submitted before the copy `used` was replaced by another.
+    house.job("runs")
+    with closing(sqlite3.connect(house.home.database)) as connection, connection:
+        connection.execute("UPDATE jobs SET created_at = ?", [time.time() - 8000])
+    assert {each.name for each in house.clear().items} == {"before", ".making-x"}
+    with closing(sqlite3.connect(house.home.database)) as connection, connection:
+        connection.execute("UPDATE jobs SET live = 0, ended_at = created_at")
+    assert {each.name for each in house.clear().items} == {"used"}
+    assert [path.name for path in house.home.pinned.iterdir()] == ["own"]

@@ -34,7 +34,6 @@ from allranks.core.environments import warm_start
 from allranks.core.environments.warm_start import Call, Cold
 from allranks.core.job import code_packages
 from allranks.core.plan import Task
-from allranks.version import __version__
 
 Say = Callable[[str], None]
 
@@ -162,6 +161,7 @@ def prepare(
     interpreter = _interpreter(python, call.options, env) if in_layer else {}
     variables = warm_start.import_time(env)
     found_at = interpreter.get("path") or [python]
+    program = programs.path_of("warm_server.py")
     identity = json.dumps(
         [
             task.warm,
@@ -171,7 +171,7 @@ def prepare(
             sorted(variables.items()),
             len(os.sched_getaffinity(0)),
             os.getuid(),
-            __version__,
+            program,
         ]
     )
     # A layer lies in the folder of its attempt and is otherwise the same in the next one.

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from allranks.agent.channel.channel_opener import ChannelOpener
@@ -43,6 +44,10 @@ from allranks.statuses import Reason
 
 if TYPE_CHECKING:
     from allranks.api.agents import Assignment, HelloAnswer
+
+
+# The folder of the agent's code.
+_CODE = Path(__file__).parents[3]
 
 
 class Agent:
@@ -107,7 +112,8 @@ class Agent:
             end_descendants()
         except Exception as error:
             end_descendants()
-            calls.ended(Reason.PLATFORM_ERROR, f"{type(error).__name__}: {error}")
+            message, hint = _unexpected(error)
+            calls.ended(Reason.PLATFORM_ERROR, message, hint=hint)
             link.flush(calls.patience)
             raise
         for part in self._parts:
@@ -184,6 +190,15 @@ class Agent:
         if not has_failed:
             attempt.report_end()
         return run.is_done
+
+
+def _unexpected(error: Exception) -> tuple[str, str]:
+    """What to say of an error that is no user's, and a hint."""
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, ImportError | FileNotFoundError) and not os.path.exists(__file__):
+        hint = "leave the folder `pinned` of ALLRANKS_HOME to `allranks gc`, and restart the job"
+        return f"the code that this agent runs from was deleted ({_CODE}): {text}", hint
+    return text, ""
 
 
 def run() -> int:

@@ -26,6 +26,7 @@ class Kind(StrEnum):
     CHECKOUT = "checkouts"
     NODE = "working folders"
     DATA = "cached data"
+    PINNED = "copies of the agent's code"
     MODEL = "models"
     UNREGISTERED = "unfinished models"
     UPLOAD = "uploads"
@@ -60,6 +61,7 @@ RULES: Mapping[Kind, Rule] = {
     Kind.CHECKOUT: Rule(HOUR, True, "not used for {idle}"),
     Kind.NODE: Rule(HOUR, False, "its job is over"),
     Kind.DATA: Rule(HOUR, True, "not used for {idle}"),
+    Kind.PINNED: Rule(HOUR, False, "of no running job"),
     Kind.MODEL: Rule(0.0, False, "no version uses it"),
     Kind.UNREGISTERED: Rule(HOUR, False, "its registration was interrupted {idle} ago"),
     # Data is uploaded before its job or asset is there.

@@ -26,6 +26,7 @@ PARTS: Mapping[str, Part] = {
     "code": Part("checkouts", "used recently"),
     "nodes": Part("working folders", "of live jobs, or changed within the last hour"),
     "cache": Part("cached data", "used recently, or since the oldest live job was submitted"),
+    "pinned": Part("copies of the agent's code", "of this server, or of a running job"),
     "models": Part("models", "of model versions: allranks model delete"),
     "states": Part("states", "of jobs, or named: allranks state delete"),
     "mlflow": Part("MLflow", "runs and their files: delete them in MLflow, then `mlflow gc`"),

@@ -7,17 +7,14 @@ The only stored state is the mark of the home, by which its Jobs are found.
 from __future__ import annotations
 
 import functools
-import hashlib
 import logging
-import secrets
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from allranks.core.plan import Gang
-from allranks.engines import agent_bundle
+from allranks.engines import agent_bundle, pinned_code
 from allranks.engines.base import GangStatus, Handle, Host, Kind
 from allranks.engines.home_mark import HomeMark
 from allranks.engines.kubernetes import cluster, manifest, quota, server_manifest
@@ -303,8 +300,7 @@ class KubernetesEngine:
         if _own_disks(gang.options):
             return Fetched(agent_bundle.digest())
         nodes = str(self._nodes / gang.key)
-        code = str(self._folder / _bundle())
-        return Shared(str(self._root), nodes, code)
+        return Shared(str(self._root), nodes, str(pinned_code.path(Home(self._root).pinned)))
 
     def _lay_out(self, gang: Gang) -> None:
         """Keep the agent's code for pods that fetch it; or write it and the agents' folders to the
@@ -314,20 +310,7 @@ class KubernetesEngine:
             return
         for node in range(gang.nodes):
             (self._nodes / gang.key / str(node)).mkdir(parents=True, exist_ok=True, mode=0o700)
-        bundle = self._folder / _bundle()
-        if bundle.exists():
-            return
-        beside = bundle.with_name(f"{bundle.name}.{secrets.token_hex(4)}")
-        for name, content in agent_bundle.files():
-            file = beside / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content)
-        try:
-            beside.rename(bundle)
-        except OSError:
-            shutil.rmtree(beside)
-            if not bundle.exists():
-                raise
+        pinned_code.make(Home(self._root).pinned)
 
     @functools.cached_property
     def _jobs(self) -> Cache[JobView]:
@@ -348,15 +331,6 @@ def _newest(pods: Sequence[PodView]) -> list[PodView]:
     for pod in sorted(pods, key=lambda pod: not pod.over):
         by_node[pod.node] = pod
     return sorted(by_node.values(), key=lambda pod: pod.node)
-
-
-@functools.cache
-def _bundle() -> str:
-    """The name of the folder with the agent's code, derived from its content."""
-    digest = hashlib.sha256()
-    for name, content in agent_bundle.files():
-        digest.update(f"{name}\0{len(content)}\0".encode() + content)
-    return f"agent-{digest.hexdigest()[:16]}"
 
 
 def _require(options: Mapping[str, Any]) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 from allranks import file_locks
 from allranks.core.packing import pack, unpack
 from allranks.core.plan import Gang
+from allranks.engines import pinned_code
 from allranks.engines.base import MARKER, GangStatus, Handle, Host, Kind
 from allranks.engines.local import fork_server, warm_processes
 from allranks.engines.local.capacity import Capacity, need, this_machine
@@ -90,7 +91,7 @@ class LocalEngine:
         self._waits: Mapping[str, str] = {}
         # Servers of imported modules, which outlive jobs: see agent/launch/warm_ranks.py.
         self._warm = nodes.parent / "warm"
-        self._fork_server = ForkServer(self._warm)
+        self._fork_server = ForkServer(self._warm, self._pinned_code)
 
     @property
     def _gangs(self) -> dict[str, _Gang]:
@@ -107,6 +108,11 @@ class LocalEngine:
 
     def prepare(self) -> None:
         self._fork_server.start()
+
+    def _pinned_code(self) -> Mapping[str, str]:
+        """The variable by which agents find the code that this server began with."""
+        copy = pinned_code.pin(Home(self._nodes.parent).pinned)
+        return {} if copy is None else {"PYTHONPATH": str(copy)}
 
     def admit(self, gang: Gang) -> None:
         if unknown := sorted(gang.options.keys() - {_MAX_RANKS.name}):
@@ -303,6 +309,7 @@ class LocalEngine:
         env = {
             **{name: text for name, text in os.environ.items() if _HANDED_ON.match(name)},
             **gang.gang.env,
+            **self._pinned_code(),
             "ALLRANKS_WARM": str(self._warm),
             "ALLRANKS_AGENT_MEMORY": str(gang.gang.memory or ""),
             MARKER: self.mark(gang.gang.key),

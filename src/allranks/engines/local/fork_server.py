@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from allranks.settings import FORK_SERVER
@@ -23,10 +23,11 @@ ARGV = (sys.executable, "-P", "-m", "allranks.agent")
 
 class ForkServer:
     """Forks agents from a process that has imported one. It starts on first use, and again if it
-    has died. In the folder ``warm`` it answers agents that need a server of imported modules."""
+    has died. In the folder ``warm`` it answers agents that need a server of imported modules.
+    ``variables`` say where Python finds the agent's code."""
 
-    def __init__(self, warm: Path) -> None:
-        self._warm = warm
+    def __init__(self, warm: Path, variables: Callable[[], Mapping[str, str]] = dict) -> None:
+        self._warm, self._variables = warm, variables
         self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._codes: dict[int, int] = {}
@@ -106,7 +107,12 @@ class ForkServer:
             self._process = subprocess.Popen(
                 [*ARGV[:-1], "allranks.agent.fork_server"],
                 stdin=its.fileno(),
-                env={**os.environ, FORK_SERVER: "1", "ALLRANKS_WARM": str(self._warm)},
+                env={
+                    **os.environ,
+                    **self._variables(),
+                    FORK_SERVER: "1",
+                    "ALLRANKS_WARM": str(self._warm),
+                },
                 start_new_session=True,
             )
         # This server may have raised its own limit; a rank's does not depend on that.

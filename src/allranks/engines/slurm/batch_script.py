@@ -342,6 +342,9 @@ def _start(gang: Gang, ship: str | None, root: str) -> Iterator[str]:
             'mkdir -p "$PYTHONPATH" && tar -xf "$shipped" -C "$PYTHONPATH" || exit 1',
             'rm "$shipped"',
         ]
+    else:  # what is installed may be replaced while the job runs
+        code = '"$ALLRANKS_AGENT_CODE${PYTHONPATH:+:$PYTHONPATH}"'
+        agent.append(f'[ -z "$ALLRANKS_AGENT_CODE" ] || export PYTHONPATH={code}')
     if root:
         agent.append("fi")
         argv = [resources.files("allranks.engines").joinpath("agent_fetch.py").read_text(), *argv]

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from allranks import folder_trees
 from allranks.core.amounts import counted
 from allranks.core.plan import Gang
-from allranks.engines import agent_bundle
+from allranks.engines import agent_bundle, pinned_code
 from allranks.engines.agent_bundle import archive
 from allranks.engines.base import MARKER, GangStatus, Handle, Host, Kind, NotYet, QueueFull
 from allranks.engines.home_mark import seen_from
@@ -143,6 +143,9 @@ class SlurmEngine:
             gang = self._elsewhere(gang)
         env = {**gang.env, MARKER: f"{self._home}.{gang.key}"}
         env["ALLRANKS_AGENT_BUNDLE"] = agent_bundle.digest()
+        code = pinned_code.pin(Home(self._nodes.parent).pinned)
+        if code is not None:
+            env["ALLRANKS_AGENT_CODE"] = str(code)
         if shared_home(gang.options) is SharedHome.AUTO:
             env["ALLRANKS_AGENT_HOME"] = seen_from(folder)
         try:

@@ -22,6 +22,7 @@ from allranks.core.data.garbage_rules import HOUR, Found, Job, Kind
 from allranks.core.data.upload_manifest import is_digest
 from allranks.core.packing import unpack
 from allranks.core.plan import Recipe
+from allranks.engines import pinned_code
 from allranks.server.assets.data_locations import referred
 from allranks.settings import Home
 from allranks.store.files.state_folders import INCOMING as PIECES
@@ -161,6 +162,18 @@ def data(home: Home, all_jobs: Sequence[Job]) -> Iterator[Found]:
             yield Found(Kind.DATA, path.name, str(path), used, looked=str(looked))
 
 
+def pinned(home: Home, all_jobs: Sequence[Job]) -> Iterator[Found]:
+    """Copies of the agent's code, but for those that agents of a live job may have started from."""
+    since = min((each.created_at for each in all_jobs if each.live), default=math.inf) - HOUR
+    for path in _within(home.pinned):
+        if (
+            not pinned_code.is_own(path)
+            and not path.name.startswith(GOING)
+            and _changed(path) < since
+        ):
+            yield Found(Kind.PINNED, path.name, str(path), _changed(path), looked=str(path))
+
+
 def models(home: Home, _: Sequence[Job]) -> Iterator[Found]:
     """Files of models, and remains of registering them."""
     for path in _within(home.models):
@@ -199,7 +212,7 @@ def going(home: Home, _: Sequence[Job]) -> Iterator[Found]:
     """Folders that a killed garbage collection had renamed but not deleted."""
     repositories = (each for root in [home.code] for each in (root, *_within(root)))
     kept = (home.environments, home.nodes, home.jobs, home.cache, home.models, home.uploads)
-    roots = (*kept, home.states / NAMED, home.states / OF_JOBS)
+    roots = (*kept, home.pinned, home.states / NAMED, home.states / OF_JOBS)
     for root in itertools.chain(roots, repositories):
         for path in _within(root):
             in_cache = root == home.cache and path.suffix == ".gone"
@@ -225,6 +238,7 @@ LOOKS: tuple[Look, ...] = (
     checkouts,
     nodes,
     data,
+    pinned,
     models,
     states,
 )
