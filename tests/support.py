@@ -68,15 +68,16 @@ def environment(home: Path) -> dict[str, str]:
     return {**clean, **ours, "VIRTUAL_ENV": sys.prefix}
 
 
-def command_line(home: Path, folder: Path) -> Allranks:
-    """Run the command line as a user does; ``env`` adds variables, other keywords go to ``run``."""
+def command_line(home: Path, folder: Path, python: str = sys.executable) -> Allranks:
+    """Run the command line as a user does, of that Python's allranks; ``env`` adds variables, other
+    keywords go to ``run``."""
 
     def run(*words: object, **options: Any) -> "subprocess.CompletedProcess[str]":
         given = {"stdin": subprocess.DEVNULL} if "input" not in options else {}
         given |= {"capture_output": True, "text": True, "cwd": folder}
         env = environment(home) | options.pop("env", {})
         timeout = options.pop("timeout", 60) * PATIENCE
-        argv = [sys.executable, "-c", CLI, *map(str, words)]
+        argv = [python, "-P", "-c", CLI, *map(str, words)]
         return subprocess.run(argv, env=env, timeout=timeout, **{**given, **options})
 
     return run
