@@ -71,17 +71,17 @@ def is_own(copy: Path) -> bool:
 def copies(folder: Path) -> list[Path]:
     """The copies in ``folder``, the one that was last replaced by another, or is in use, last."""
     try:
-        found = [path for path in folder.iterdir() if not path.name.startswith(".")]
+        paths = [path for path in folder.iterdir() if not path.name.startswith(".")]
     except FileNotFoundError:
         return []
-    return sorted(found, key=lambda path: path.stat().st_mtime_ns)
+    return sorted(paths, key=lambda path: path.stat().st_mtime_ns)
 
 
 def _make(folder: Path) -> Path:
     sources = [*agent_bundle.sources()]
     stamp = _stamp(sources)
     before = copies(folder)
-    copy = next((each for each in before if _read(each / _STAMP) == stamp), None)
+    copy = next((path for path in before if _read(path / _STAMP) == stamp), None)
     if copy is None or not _is_whole(copy, sources):
         copy = folder / _digest(sources)
         if copy in before:  # files of it were deleted, or the same was installed anew
