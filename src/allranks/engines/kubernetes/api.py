@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
+from allranks.engines.answers import whole
 from allranks.engines.kubernetes import kubeconfig
 from allranks.engines.kubernetes.kubeconfig import Denied
 from allranks.errors import AllranksError, EngineError, Refused
@@ -22,6 +23,8 @@ from allranks.errors import AllranksError, EngineError, Refused
 # Seconds to connect, and to read an answer.
 _TIMEOUT = (3.0, 10.0)
 _DENIED = (401, 403)
+# Bytes of an event; etcd keeps objects of 1.5 MB.
+_LONGEST_EVENT = 16 << 20
 # Answers that say nothing about the request: too many requests, or a fault of the server.
 _LATER = (408, 409, 410, 429)
 # How the server denies what a quota has no room for, also to those who have the right.
@@ -99,7 +102,9 @@ class Api:
 
     def _answer(self, reply: Any) -> Answer:
         try:
-            text = reply.response.read()
+            text = whole(reply.response.read)
+        except EngineError:
+            raise
         except Exception as error:  # of urllib3, which only the client imports
             raise self._silent(error) from None
         finally:
@@ -262,4 +267,6 @@ def _lines(response: Any) -> Iterator[bytes]:
     rest = b""
     for piece in response.stream(1 << 16, decode_content=False):
         *lines, rest = (rest + piece).split(b"\n")
+        if len(rest) > _LONGEST_EVENT:
+            raise EngineError(f"a cluster's event does not end: {len(rest)} bytes so far")
         yield from filter(None, lines)

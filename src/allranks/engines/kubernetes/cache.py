@@ -12,11 +12,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
+from allranks.engines.answers import understood
 from allranks.engines.kubernetes.api import Api, Expired, Object
-from allranks.errors import AllranksError
+from allranks.errors import AllranksError, EngineError
 
 log = logging.getLogger("allranks.kubernetes")
 
+# Pages of a list, of 500 objects each.
+_PAGES = 1000
 # Seconds that one watch lasts. Shorter than what load balancers cut, and the longest time in which
 # a paused API server stays unnoticed, plus ten.
 _WATCH = 50
@@ -89,14 +92,16 @@ class Cache(Generic[View]):
         while not self._is_idle():
             try:
                 if not self._version:
-                    self._list()
-                self._watch()
+                    understood("the cluster", self._list)()
+                understood("the cluster", self._watch)()
                 pause = _BACKOFF[0]
             except Expired:
                 self._version = ""
             except Exception as error:
                 if not isinstance(error, AllranksError):
+                    self._version = ""
                     log.exception("the watch of %s failed; it starts again", self._kind)
+                if error.__cause__ is not None:  # an answer that was not understood
                     self._version = ""
                 self.trouble = str(getattr(error, "message", None) or error)
                 self._synced.set()  # readers get the trouble, not a wait
@@ -115,13 +120,15 @@ class Cache(Generic[View]):
         token = ""
         began = time.monotonic()
         views: dict[str, View] = {}
-        while True:
+        for _ in range(_PAGES):
             more = {"continue": token} if token else {}
             page = self._api.get(path, labelSelector=self._selector, limit="500", **more)
             views |= {item["metadata"]["name"]: self._view(item) for item in page["items"]}
             token = page["metadata"].get("continue") or ""
             if not token:
                 break
+        else:
+            raise EngineError(f"the cluster's list of {self._kind} does not end")
         with self._lock:
             self._objects, self._version = views, page["metadata"]["resourceVersion"]
             # Whatever was created before and is not listed no longer exists.

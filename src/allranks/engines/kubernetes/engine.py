@@ -15,6 +15,7 @@ from typing import Any
 
 from allranks.core.plan import Gang
 from allranks.engines import agent_bundle, pinned_code
+from allranks.engines.answers import reads_answers
 from allranks.engines.base import GangStatus, Handle, Host, Kind
 from allranks.engines.home_mark import HomeMark
 from allranks.engines.kubernetes import cluster, manifest, quota, server_manifest
@@ -47,6 +48,7 @@ _GROWTH = 300.0
 _MOST = 1000
 
 
+@reads_answers
 class KubernetesEngine:
     """Agents in pods. ``folder`` is the engine's own in the home ``root``, ``nodes`` that of the
     agents, if the pods share a volume with the server."""

@@ -30,7 +30,7 @@ def placed(dashboard: Dashboard, jobs: Sequence[Row]) -> dict[str, GangStatus]:
     actors: dict[str, dict[int, str]] = {}
     for row in dashboard.state(_ACTORS):
         name, _, node = (row["name"] or "").rpartition(".")
-        if node.isdigit():
+        if node.isascii() and node.isdigit() and len(node) < 7:
             actors.setdefault(name, {})[int(node)] = row["state"]
     statuses, waiting = {}, []
     for job in jobs:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from allranks.engines.answers import whole
 from allranks.errors import EngineError, Refused
 
 TIMEOUT = 5.0
@@ -68,7 +69,7 @@ class Dashboard:
         try:
             connection.request(method, prefix + path, body, self._headers())
             reply = connection.getresponse()
-            answer = Answer(reply.status, reply.read().decode(errors="replace"))
+            answer = Answer(reply.status, whole(reply.read).decode(errors="replace"))
         except OSError as error:
             raise EngineError(
                 f"Ray does not answer at {self.url}: {_message(error)}",

@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 from allranks.core.plan import Gang
 from allranks.engines import agent_bundle
+from allranks.engines.answers import reads_answers
 from allranks.engines.base import GangStatus, Handle, Host, Kind
 from allranks.engines.home_mark import HomeMark, seen_from
 from allranks.engines.options import SHARED_HOME, Option, Type
@@ -61,6 +62,7 @@ _FIND_PYTHON = (
 _ENDED = {"SUCCEEDED": "its agents have ended", "STOPPED": "it was stopped"}
 
 
+@reads_answers
 class RayEngine:
     """Agents in Ray actors. ``folder`` is the engine's own; ``nodes`` is the agents' folder, on a
     disk that Ray's nodes share with the server."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from allranks.engines.answers import output_of
 from allranks.engines.base import Host
 from allranks.errors import EngineError, Refused
 
@@ -58,16 +59,7 @@ class Commands:
                 "SLURM_CONF is its default",
             )
         try:
-            done = subprocess.run(
-                argv,
-                input=input,
-                env={**self._env, **(env or {})},
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=patience,
-                cwd="/",
-            )
+            done = output_of(argv, input, {**self._env, **(env or {})}, patience)
         except FileNotFoundError:
             raise Refused(
                 f"Slurm's command `{argv[0]}` is not on the PATH of this server",

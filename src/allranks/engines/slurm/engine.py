@@ -22,6 +22,7 @@ from allranks.core.amounts import counted
 from allranks.core.plan import Gang
 from allranks.engines import agent_bundle, pinned_code
 from allranks.engines.agent_bundle import archive
+from allranks.engines.answers import reads_answers
 from allranks.engines.base import MARKER, GangStatus, Handle, Host, Kind, NotYet, QueueFull
 from allranks.engines.home_mark import seen_from
 from allranks.engines.slurm.batch_script import (
@@ -100,6 +101,7 @@ class _Job(NamedTuple):
     failure: str = ""
 
 
+@reads_answers
 class SlurmEngine:
     """Agents as a Slurm job. ``nodes`` is the agents' folder, on a disk that the nodes share."""
 
