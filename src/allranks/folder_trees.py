@@ -215,7 +215,8 @@ def make_below(root: str | Path, path: str) -> None:
 @contextlib.contextmanager
 def same_time(folder: int | str | Path) -> Iterator[None]:
     """What the block puts into a folder of users, or removes, leaves its time as it was: scripts
-    look for the newest checkpoint by it. Raises OSError if there is no such folder."""
+    look for the newest checkpoint by it. What others do there meanwhile counts as done by the
+    block, so it should be short. Raises OSError if there is no such folder."""
     before = os.stat(folder).st_mtime_ns
     try:
         yield

@@ -8,7 +8,7 @@ import pytest
 
 from allranks.agent.lifecycle import working_folder
 from allranks.agent.lifecycle.collect_files import listing
-from allranks.agent.lifecycle.working_folder import WorkingFolder, lay_over
+from allranks.agent.lifecycle.working_folder import WorkingFolder, lay_over, set_code_times
 from allranks.agent.state.working_folder import WorkTree
 from allranks.core.data.working_set import ABOUT, FILES, About, Held
 
@@ -63,6 +63,32 @@ def test_the_set_is_what_differs_from_the_code(root):
     assert list(scan.unsupported) == [f"node-0/{FILES}/away"]
     files, removed = tree.current()
     assert (len(files), removed) == (2 + len(HOSTILE), 3)
+
+
+def test_folders_with_other_nodes_files_are_listed_with_their_times(root):
+    """They are of the set only if this node has files in them, too."""
+    work = folder(root)
+    code = listing(work)
+    tree = WorkTree(root, 0, code, 10**6)
+    for name in ("both/theirs", "theirs/theirs"):
+        (work / name).parent.mkdir()
+        (work / name).write_text("x")
+    tree.set_laid_out(listing(work))
+    (work / "both/mine").write_text("x")
+    (work / "empty").mkdir()
+    for time, name in enumerate(("pkg", "both", "theirs", "empty", "old")):
+        os.utime(work / name, ns=(time, time))
+    assert seen(root, tree) == {"both", "both/mine", "empty"}
+    changes = tree.tell_changes(1, 2, ())
+    assert changes.folders == {"pkg": 0, "both": 1, "theirs": 2, "empty": 3, "old": 4}
+
+
+def test_folders_of_the_code_are_as_old_on_all_nodes(root):
+    code = listing(folder(root))
+    os.utime(folder(root) / "pkg/a.py", ns=(7, 7))
+    os.utime(folder(root) / "pkg/b.py", ns=(5, 5))
+    set_code_times(folder(root), code)
+    assert (folder(root) / "pkg").stat().st_mtime_ns == 7
 
 
 def test_above_the_bound_no_part_is_seen(root):

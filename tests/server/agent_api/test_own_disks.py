@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -576,6 +577,24 @@ def test_files_with_the_same_content_have_their_own_mode_and_time(server: Served
         gone = {"path": path, "base": base, "entry": None}
         assert node.sync([gone]).json()["done"]
     assert not [*outputs.iterdir()]
+
+
+def test_what_two_nodes_put_into_a_folder_at_once_leaves_its_time(server: Served):
+    submit(server, "true")
+    folder = ["folder", "", 0, 7, 0, "", 0]
+    step = server.home.jobs / "j" / "artifacts" / "outputs" / "step"
+
+    def send(node: int) -> None:
+        client, path = Client(server, node), f"node-{node}/artifacts/outputs/step"
+        assert client.put(path, entry=folder).json()["done"]
+        made = ["file", hashlib.sha256(b"x").hexdigest(), 1, 1, 0o644, "", 0]
+        puts = [{"path": f"{path}/{n}-of-{node}", "base": 0, "entry": made} for n in range(100)]
+        client.content(b"x")
+        assert len(client.sync(puts).json()["done"]) == 100
+
+    with ThreadPoolExecutor(2) as nodes:
+        list(nodes.map(send, range(2)))
+    assert (len(os.listdir(step)), step.stat().st_mtime_ns) == (200, 7)
 
 
 def test_a_record_on_another_disk_and_what_a_killed_server_leaves(

@@ -169,6 +169,7 @@ class WorkingFolder(Part):
             with contextlib.suppress(FileNotFoundError):
                 replace_file(self._own / CHANGES, (source / CHANGES).read_bytes())
             self._note_unfinished(attempt, source)
+        set_code_times(beside, self.laid_out.files)
         beside.rename(self.folder)
         self._drop_earlier()
         self._code = self.laid_out.files
@@ -331,6 +332,14 @@ def lay_over(source: Path, target: Path, place: Path) -> list[str]:
             _put(source / FILES / path, target / path, about.folder, place)
     folder_trees.set_times(target, times)
     return left_out
+
+
+def set_code_times(folder: Path, code: Listing) -> None:
+    """Give the folders of the code, which come without their times, those of the newest files in
+    them, so that they are the same on all nodes."""
+    times = {path: mtime_ns for path, (_, _, mtime_ns) in listing(folder).items()}
+    folders = working_set.folders_above(code)
+    folder_trees.set_times(folder, working_set.newest_below(times, folders))
 
 
 def _put(source: Path, destination: Path, before: str, place: Path) -> None:

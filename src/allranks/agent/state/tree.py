@@ -153,8 +153,10 @@ class Tree:
         OSError."""
         above, name = folder_trees.open_parent(self.root, path, make=True)
         try:
+            self._check_unchanged(above, name, path, before)
+            file = self._file(entry, copy) if entry.what == "file" else None
             with folder_trees.same_time(folder_trees.by_descriptor(above)):
-                self._put(above, name, path, entry, before, copy)
+                _put(above, name, path, entry, before, file)
             result = _read_path(above, name)
         finally:
             os.close(above)
@@ -162,32 +164,14 @@ class Tree:
             raise ChangedMeanwhile
         return result
 
-    def _put(
-        self, above: int, name: str, path: str, entry: Entry, before: FileState | None, copy: bool
-    ) -> None:
-        self._check_unchanged(above, name, path, before)
-        if before is not None and before.what != entry.what:
-            _remove(above, name, before)
-        if entry.what == "folder":
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(name, dir_fd=above)
-        elif entry.what == "link":
-            if not stays_inside(path, entry.target):
-                raise ChangedMeanwhile
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=above)
-            os.symlink(entry.target, name, dir_fd=above)
-        if entry.what != "file":
-            times = (entry.mtime_ns, entry.mtime_ns)
-            if entry.mtime_ns:  # 0.1.0 does not keep that of a folder
-                os.utime(name, ns=times, dir_fd=above, follow_symlinks=False)
-        else:
-            download = self.downloads / entry.sha256
-            if copy:
-                download = Path(shutil.copyfile(download, self.downloads / "copy"))
-            os.chmod(download, entry.mode & 0o777 | 0o600)
-            os.utime(download, ns=(entry.mtime_ns, entry.mtime_ns))
-            os.rename(download, name, dst_dir_fd=above)
+    def _file(self, entry: Entry, copy: bool) -> Path:
+        """The download of a file, or a copy, with its mode and time."""
+        download = self.downloads / entry.sha256
+        if copy:
+            download = Path(shutil.copyfile(download, self.downloads / "copy"))
+        os.chmod(download, entry.mode & 0o777 | 0o600)
+        os.utime(download, ns=(entry.mtime_ns, entry.mtime_ns))
+        return download
 
     def clean_downloads(self, needed: Iterable[str]) -> None:
         """Delete downloads that are not ``needed``."""
@@ -202,9 +186,9 @@ class Tree:
         except FileNotFoundError:
             return
         try:
+            if before.what != "folder":
+                self._check_unchanged(above, name, path, before)
             with folder_trees.same_time(folder_trees.by_descriptor(above)):
-                if before.what != "folder":
-                    self._check_unchanged(above, name, path, before)
                 _remove(above, name, before)
         finally:
             os.close(above)
@@ -249,6 +233,28 @@ def _unsupported_reason(path: str, state: FileState | None) -> str:
     if state.what == "link" and not stays_inside(path, state.target):
         return "is a link that leads outside the state folder"
     return ""
+
+
+def _put(
+    above: int, name: str, path: str, entry: Entry, before: FileState | None, file: Path | None
+) -> None:
+    """Put a ``file`` there, or the folder or link of the entry."""
+    if before is not None and before.what != entry.what:
+        _remove(above, name, before)
+    if file is not None:
+        os.rename(file, name, dst_dir_fd=above)
+        return
+    if entry.what == "folder":
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, dir_fd=above)
+    else:
+        if not stays_inside(path, entry.target):
+            raise ChangedMeanwhile
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=above)
+        os.symlink(entry.target, name, dir_fd=above)
+    if entry.mtime_ns:  # 0.1.0 does not keep that of a folder
+        os.utime(name, ns=(entry.mtime_ns, entry.mtime_ns), dir_fd=above, follow_symlinks=False)
 
 
 def _remove(above: int, name: str, before: FileState) -> None:

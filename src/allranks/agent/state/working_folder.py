@@ -39,20 +39,22 @@ class WorkTree(Tree):
     def __init__(self, root: Path, node: int, laid_out: Listing, limit: int) -> None:
         super().__init__(root, parts(node))
         self._limit = limit
+        self._code_folders = working_set.folders_above(laid_out)
         self.set_laid_out(laid_out)
         self._prefix = f"{own(node)}/{working_set.FILES}/"
         self._part = root / own(node)
         self._about = self._part / working_set.ABOUT
 
     def set_laid_out(self, files: Listing, absent: Iterable[str] = ()) -> None:
-        """Change what was laid out, between attempts; ``absent``: other nodes removed it."""
+        """Change what was laid out, between attempts: the code, and other nodes' files; ``absent``:
+        other nodes removed it."""
         self._laid_out, self._absent = files, frozenset(absent)
         self._folders = working_set.folders_above(files)
 
     def tell_changes(self, launch: int, attempt: int, removed: Iterable[str]) -> NodeChanges:
         """Write down what this node's ranks have changed so far, as an attempt begins. ``removed``:
         what else they removed before. Raises OSError."""
-        scan, gone = self._look()
+        scan, gone, folders = self._look()
         start, before = len(self._prefix), read_changes(self._part)
         there = {
             path[start:]: Change(0, file.what, *_size_and_time(file), file.target)
@@ -67,11 +69,6 @@ class WorkTree(Tree):
         }
         size = sum(file.size for file in scan.files.values())
         paths = node_changes.changes_since(before, there, absent)
-        folders = {
-            path[start:]: file.mtime_ns
-            for path, file in scan.files.items()
-            if file.what == "folder"
-        }
         made = NodeChanges(launch, attempt, paths, size if size > self._limit else 0, folders)
         self.write_changes(made)
         return made
@@ -82,7 +79,7 @@ class WorkTree(Tree):
 
     def scan(self) -> Scan:
         """The working set. Raises OSError if what the files do not say cannot be written."""
-        scan, removed = self._look()
+        scan, removed, _ = self._look()
         size = sum(file.size for file in scan.files.values())
         over = size if size > self._limit else 0
         about = working_set.About(removed, str(self.root / self.parts[0]), over)
@@ -94,7 +91,7 @@ class WorkTree(Tree):
 
     def current(self) -> tuple[list[working_set.SetFile], int]:
         """The files of the set, and how many paths of the code were removed."""
-        scan, removed = self._look()
+        scan, removed, _ = self._look()
         files = [
             working_set.SetFile(path[len(self._prefix) :], file.size, file.mtime_ns / 1e9)
             for path, file in scan.files.items()
@@ -102,25 +99,31 @@ class WorkTree(Tree):
         ]
         return files, len(removed)
 
-    def _look(self) -> tuple[Scan, tuple[str, ...]]:
+    def _look(self) -> tuple[Scan, tuple[str, ...], dict[str, int]]:
+        """The working set, what was removed, and the times of all folders."""
         every = Scan({}, {}, {})
         self._scan_folder(self.parts[0], every)
         self._shorten_links(every)
-        files = dict[str, FileState]()
         start = len(self._prefix)
-        for path, file in every.files.items():
-            if working_set.is_carried(path[start:]) and not self._is_code(path[start:], file):
-                files[path] = file
+        carried = {p: f for p, f in every.files.items() if working_set.is_carried(p[start:])}
+        mine = {
+            path[start:]
+            for path, file in carried.items()
+            if file.what != "folder" and not self._is_laid_out(path[start:], file)
+        }
+        # Those of other nodes' files alone are theirs.
+        not_mine = self._code_folders | (self._folders - working_set.folders_above(mine))
+        times = {p[start:]: f.mtime_ns for p, f in carried.items() if f.what == "folder"}
+        mine |= times.keys() - not_mine
+        files = {path: file for path, file in carried.items() if path[start:] in mine}
         unsupported = {
             path: why
             for path, why in every.unsupported.items()
             if working_set.is_carried(path[start:])
         }
-        return Scan(files, every.unreadable, unsupported), self._removed(every)
+        return Scan(files, every.unreadable, unsupported), self._removed(every), times
 
-    def _is_code(self, path: str, file: FileState) -> bool:
-        if file.what == "folder":
-            return path in self._folders
+    def _is_laid_out(self, path: str, file: FileState) -> bool:
         fingerprint = file.fingerprint
         return fingerprint is not None and self._laid_out.get(path) == (
             fingerprint.inode,

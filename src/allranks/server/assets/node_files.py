@@ -252,15 +252,20 @@ class NodeFiles(SyncedFolders):
         try:
             if make:
                 root.mkdir(exist_ok=True, mode=0o700)
-            above, name = folder_trees.open_parent(root, place.path, make)
-            try:
-                with folder_trees.same_time(folder_trees.by_descriptor(above)):
-                    if put.entry is None or (was is not None and was.what != put.entry.what):
-                        _remove(above, name, was, state)
-                    if put.entry is not None:
-                        _put_there(above, name, put.entry, state, self._written(row).exists())
-            finally:
-                os.close(above)
+            with _beside(state, entry, self._written(row).exists()) as beside:
+                above, name = folder_trees.open_parent(root, place.path, make)
+                try:
+                    # One node after another: what one puts there is no change that others keep.
+                    alone = self._alone(self._folder(row))
+                    with alone, folder_trees.same_time(folder_trees.by_descriptor(above)):
+                        if entry is None or (was is not None and was.what != entry.what):
+                            _remove(above, name, was, state)
+                        if entry is not None and beside is None:
+                            _make_folder(above, name, entry.mtime_ns)
+                        elif beside is not None:
+                            _rename(beside, above, name)
+                finally:
+                    os.close(above)
         except FileNotFoundError:
             return put.entry is None
         except OSError as error:
@@ -324,21 +329,13 @@ def _within(path: str) -> str:
     return path.partition("/")[2]
 
 
-def _put_there(above: int, name: str, entry: Entry, state: State, written: bool) -> None:
-    """``written``: others may write to the file in place."""
-    if entry.what == "folder":
-        mtime_ns = entry.mtime_ns
-        try:
-            os.mkdir(name, dir_fd=above)
-        except FileExistsError:
-            status = os.lstat(name, dir_fd=above)
-            if not stat.S_ISDIR(status.st_mode):
-                raise
-            mtime_ns = max(mtime_ns, status.st_mtime_ns)  # other nodes may write to it, too
-        if mtime_ns:
-            os.utime(name, ns=(mtime_ns, mtime_ns), dir_fd=above, follow_symlinks=False)
+@contextlib.contextmanager
+def _beside(state: State, entry: Entry | None, written: bool) -> Iterator[Path | None]:
+    """The file or link of an entry, to be renamed; ``written``: others may write to the file in
+    place. Not in the record: what a killed server leaves here goes when the job ends."""
+    if entry is None or entry.what == "folder":
+        yield None
         return
-    # Not in the record: what a killed server leaves here goes when the job ends.
     beside = state.folder / f".{secrets.token_hex(8)}.part"
     state.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
@@ -346,17 +343,33 @@ def _put_there(above: int, name: str, entry: Entry, state: State, written: bool)
             beside.symlink_to(entry.target)
         else:
             _link(state.content(entry.sha256), beside, entry, written)
-        try:
-            os.rename(beside, name, dst_dir_fd=above)
-        except OSError as error:
-            if error.errno != errno.EXDEV:  # the record is on another disk
-                raise
-            there = Path(f"/proc/self/fd/{above}", beside.name)
-            shutil.copy2(beside, there, follow_symlinks=False)
-            os.rename(there, name, dst_dir_fd=above)
+        yield beside
     finally:
         # Also after a rename of two links to one file, which does nothing.
         beside.unlink(missing_ok=True)
+
+
+def _rename(beside: Path, above: int, name: str) -> None:
+    try:
+        os.rename(beside, name, dst_dir_fd=above)
+    except OSError as error:
+        if error.errno != errno.EXDEV:  # the record is on another disk
+            raise
+        there = Path(f"/proc/self/fd/{above}", beside.name)
+        shutil.copy2(beside, there, follow_symlinks=False)
+        os.rename(there, name, dst_dir_fd=above)
+
+
+def _make_folder(above: int, name: str, mtime_ns: int) -> None:
+    try:
+        os.mkdir(name, dir_fd=above)
+    except FileExistsError:
+        status = os.lstat(name, dir_fd=above)
+        if not stat.S_ISDIR(status.st_mode):
+            raise
+        mtime_ns = max(mtime_ns, status.st_mtime_ns)  # other nodes may write to it, too
+    if mtime_ns:
+        os.utime(name, ns=(mtime_ns, mtime_ns), dir_fd=above, follow_symlinks=False)
 
 
 def _link(content: Path, target: Path, entry: Entry, copied: bool = False) -> None:
