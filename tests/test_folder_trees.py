@@ -202,3 +202,9 @@ def test_a_file_of_ours_is_written_at_once_and_only_for_its_owner(tmp_path: Path
         folder_trees.write_file(file, b"never")
     assert [each.name for each in tmp_path.iterdir()] == ["a'b"]
     assert file.read_text() == "after"
+
+
+def test_a_folder_is_as_old_as_the_newest_file_in_it():
+    files = {"train.py": 9, "ckpts/step_2/model": 1, "ckpts/step_1/deep/model": 2, "0/x": 0}
+    expected = {"ckpts": 2, "ckpts/step_1": 2, "ckpts/step_1/deep": 2, "ckpts/step_2": 1, "0": 0}
+    assert folder_trees.newest_times(files) == expected

@@ -242,6 +242,18 @@ def set_times(root: str | Path, times: Mapping[str, int]) -> None:
                 os.close(above)
 
 
+def newest_times(files: Mapping[str, int]) -> dict[str, int]:
+    """A time for each folder of ``files``, that of the newest one in it: what comes without times
+    of its folders has the same ones wherever it is put."""
+    folders = dict[str, int]()
+    for path, mtime_ns in files.items():
+        folder = path.rpartition("/")[0]
+        while folder and mtime_ns > folders.get(folder, -1):
+            folders[folder] = mtime_ns
+            folder = folder.rpartition("/")[0]
+    return folders
+
+
 def open_below(root: str | Path, path: str, flags: int, make: bool = False) -> int:
     """A descriptor of a regular file at ``path`` below ``root``; with ``make``, missing folders are
     created. No link is followed, no pipe waited for. Raises OSError."""

@@ -221,6 +221,20 @@ def test_a_pipeline_without_inputs_by_azures_requests(shared: Allranks, code: Pa
     assert shared("job", "download", job, "--output-name", "left", "-p", "more").returncode == 0
     assert [p.read_text() for p in (code / "more").rglob("a.txt")] == ["good day\n"]
 
+    # The pipeline of that job as a deployment.
+    keys = {"name": "again", "endpoint_name": "bare", "job_definition": f"azureml:{job}"}
+    (code / "again.yml").write_text(json.dumps(keys))
+    made = shared("az", "ml", "batch-deployment", "create", "-f", "again.yml")
+    assert made.returncode == 0, made.stderr
+    words = ("-n", "bare", "--deployment-name", "again", "--query", "name", "-o", "tsv")
+    job = shared(*az, "invoke", *words).stdout.strip()
+    assert shared("job", "stream", job, timeout=120).returncode == 0
+    assert shared("job", "download", job, "--output-name", "right", "-p", "again").returncode == 0
+    assert [p.read_text() for p in (code / "again").rglob("b.txt")] == ["good day\n"]
+    (code / "again.yml").write_text(json.dumps(keys | {"job_definition": f"azureml:{job}_write"}))
+    made = shared("az", "ml", "batch-deployment", "create", "-f", "again.yml")
+    assert "is no pipeline" in made.stderr
+
 
 @pytest.mark.parametrize(
     ("text", "said"),

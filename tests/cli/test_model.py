@@ -202,13 +202,15 @@ def test_local_files_are_uploaded(shared, code):
 
 
 def test_download_verifies_files_and_resumes(shared, shared_home, code):
-    script = "mkdir outputs/m; echo w > outputs/m/model.pt; "
+    script = "mkdir -p outputs/m/sub; echo w > outputs/m/sub/model.pt; "
     job = trained(shared, script + "head -c 3000000 /dev/urandom > outputs/m/big")
     made = answer(shared, "model", "register", "checked", "--job", job, "--path", "outputs/m")
     fetched = answer(shared, "model", "download", "checked", "-p", "got")
     assert (fetched["fetched"], fetched["there"]) == (2, 0)
     big = code / "got" / "checked" / "big"
     whole = big.read_bytes()
+    times = [path.stat().st_mtime_ns for path in (big.parent / "sub", big.parent / "sub/model.pt")]
+    assert times[0] == times[1]
     assert answer(shared, "model", "download", "checked:1", "-p", "got")["there"] == 2
     # A file of the same size and age with other content is fetched again.
     stat = big.stat()

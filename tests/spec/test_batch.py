@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from allranks.errors import UsageError
+from allranks.errors import SpecError, UsageError
 from allranks.spec.batch import (
     component_of,
+    component_of_job,
     invocation,
     is_batch,
     of_request,
     parse_batch_deployment,
+    settings_of_job,
 )
 
 
@@ -82,3 +84,42 @@ def test_a_pipelines_invocation_has_its_own_inputs_or_none():
     assert invocation(data, component, {}, {}, {})["inputs"] == {}
     with pytest.raises(UsageError, match="no mini-batches"):
         invocation(data, component, {}, {}, {"mini_batch_size": 2})
+
+
+STEPS = {"a": {"type": "command", "command": "true"}}
+
+
+def test_a_pipeline_job_as_a_component_has_its_literals_as_defaults():
+    inputs = {"n": 2, "x": {"type": "number", "value": 0.5}, "on": True, "d": FOLDER, "w": "ü"}
+    job = {"jobs": STEPS, "inputs": inputs, "outputs": {"o": None, "f": {"type": "uri_file"}}}
+    assert component_of_job(job) == {
+        "type": "pipeline",
+        "jobs": STEPS,
+        "inputs": {
+            "n": {"type": "integer", "default": 2},
+            "x": {"type": "number", "default": 0.5},
+            "on": {"type": "boolean", "default": True},
+            "d": {"type": "uri_folder"},
+            "w": {"type": "string", "default": "ü"},
+        },
+        "outputs": {"o": {"type": "uri_folder"}, "f": {"type": "uri_file"}},
+    }
+    declared = {"n": {"type": "number", "max": 3}, "free": {"type": "string"}}
+    component = {"type": "pipeline", "jobs": STEPS, "inputs": declared}
+    made = component_of_job({"component": component, "inputs": {"n": 2}})
+    assert made["inputs"] == {**declared, "n": {"type": "number", "max": 3, "default": 2}}
+    job = {"compute": "c", "settings": {"force_rerun": True}}
+    assert settings_of_job(job) == {"default_compute": "c", "force_rerun": True}
+
+
+def test_a_pipelines_deployment_has_a_component_or_a_job():
+    keys = {"name": "d", "endpoint_name": "e"}
+    assert is_batch({**keys, "job_definition": "azureml:j"})
+    for job in ("azureml:j", "j", "/subscriptions/s/workspaces/w/jobs/j"):
+        assert parse_batch_deployment({**keys, "job_definition": job}).job_name == "j"
+    own = parse_batch_deployment({**keys, "job_definition": {"type": "pipeline", "jobs": STEPS}})
+    assert component_of(own)["jobs"] == STEPS
+    both = {"job_definition": "j", "component": "c"}
+    for other in ({"type": "pipeline"}, both):
+        with pytest.raises(SpecError, match="has a component or a job"):
+            parse_batch_deployment({**keys, **other})

@@ -75,6 +75,10 @@ def test_a_cached_folder_is_fetched_once(
     first = provide(tmp_path / "c", wanted)
     assert content(Path(first.path)) == FILES
     assert (first.files, first.moved) == (40, sum(map(len, FILES.values())))
+    # Whichever node fetches it, its folders are as old.
+    for folder in Path(first.path).iterdir():
+        newest = max(file.stat().st_mtime_ns for file in folder.iterdir())
+        assert folder.stat().st_mtime_ns // 1000 == newest // 1000
     before = wire.brought
     second = provide(tmp_path / "c", wanted)
     assert (second.path, second.moved) == (first.path, 0)

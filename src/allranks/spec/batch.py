@@ -4,6 +4,7 @@ its one step runs mini-batches as a parallel step does, or its steps are those o
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -143,20 +144,39 @@ def _component(value: object) -> object:
     return getattr(value, "id", None) or getattr(value, "_data", value)
 
 
-class PipelineComponentBatchDeployment(BatchKeys):
-    """A pipeline component whose inputs are those of an invocation."""
+def _job(value: object) -> object:
+    """A pipeline job of a program: its name if it was submitted, else its data."""
+    if isinstance(value, str | Mapping) or value is None:
+        return value
+    return getattr(value, "name", None) or value.to_dict()  # type: ignore[attr-defined]
 
-    component: Annotated[Free | Text, BeforeValidator(_component)]
+
+class PipelineComponentBatchDeployment(BatchKeys):
+    """A pipeline component, or the pipeline of a job, whose inputs are those of an invocation."""
+
+    component: Annotated[Free | Text | None, BeforeValidator(_component)] = None
+    job_definition: Annotated[Free | Text | None, BeforeValidator(_job)] = None
     settings: Free = Field(default_factory=dict)
+
+    @property
+    def job_name(self) -> str:
+        """The name of a submitted job, '' if there is none."""
+        job = self.job_definition
+        return re.split("[:/]", job)[-1] if isinstance(job, str) else ""
 
 
 AnyBatchDeployment = BatchDeployment | PipelineComponentBatchDeployment
 
 
+# One of them has the steps of a pipeline's deployment.
+_PIPELINES = ("component", "job_definition")
+
+
 def is_batch(data: Mapping[str, Any]) -> bool:
     """Whether a file of an endpoint or a deployment is of a batch one."""
     schema = str(data.get("$schema") or "").lower()
-    kinds = {"endpoint_name", "component"} <= data.keys() or "defaults" in data
+    pipeline = "endpoint_name" in data and not data.keys().isdisjoint(_PIPELINES)
+    kinds = pipeline or "defaults" in data
     batch = ("mini_batch_size", "output_action", "output_file_name")
     apart = data.get("settings")
     settings = {*apart} if isinstance(apart, Mapping) else set()
@@ -183,8 +203,12 @@ def parse_batch_deployment(
     if _is_pipeline(data):
         kind = PipelineComponentBatchDeployment
         pipeline = validated(kind, without_none(data), {"": (kind,)}, lines, file)
-        if isinstance(pipeline.component, Mapping):
-            parse_component({"type": "pipeline", **pipeline.component})
+        if (pipeline.component is None) == (pipeline.job_definition is None):
+            hint = "component: azureml:NAME@latest, or job_definition: azureml:JOB"
+            why = Problem("a pipeline's deployment has a component or a job", hint=hint)
+            raise SpecError([placed(why, lines or {})], file=file)
+        if isinstance(component := component_of(pipeline), Mapping):
+            parse_component({"type": "pipeline", **component})
         return pipeline
     made = validated(BatchDeployment, without_none(_flat(data)), _MODELS, lines, file)
     if problem := _problem_of(made):
@@ -203,7 +227,8 @@ _MODELS: Models = {
 
 def _is_pipeline(data: Mapping[str, Any]) -> bool:
     schema = str(data.get("$schema") or "").lower()
-    return data.get("type") == "pipeline" or "component" in data or "pipelinecomponent" in schema
+    own = not data.keys().isdisjoint(_PIPELINES)
+    return data.get("type") == "pipeline" or own or "pipelinecomponent" in schema
 
 
 def _flat(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -242,9 +267,11 @@ def notes(data: Mapping[str, Any]) -> list[str]:
 
 
 def component_of(made: AnyBatchDeployment) -> Any:
-    """The pipeline component that an invocation runs, or its file or name."""
+    """The pipeline component that an invocation runs, or its file or name; None if the server makes
+    it of a job."""
     if not isinstance(made, BatchDeployment):
-        return made.component
+        job = made.job_definition
+        return component_of_job(job) if isinstance(job, Mapping) else made.component
     data = made.model_dump(mode="json", exclude_unset=True, by_alias=True)
     keys = ("environment", "environment_variables", "compute", "resources")
     inputs: dict[str, Any] = {INPUT: f"${{{{parent.inputs.{INPUT}}}}}"}
@@ -269,6 +296,43 @@ def component_of(made: AnyBatchDeployment) -> Any:
         "outputs": {OUTPUT: {"type": "uri_folder"}},
         "jobs": {STEP: step},
     }
+
+
+def component_of_job(job: Mapping[str, Any]) -> dict[str, Any]:
+    """The component that a pipeline job runs, whose inputs have the job's literals by default."""
+    component = job.get("component")
+    made: dict[str, Any] = {"type": "pipeline", "jobs": job.get("jobs")}
+    if isinstance(component, Mapping):
+        made = dict(component)
+    inputs = {name: dict(item or {}) for name, item in (made.get("inputs") or {}).items()}
+    for name, value in (job.get("inputs") or {}).items():
+        value = _value_of(value)
+        if isinstance(value, Mapping):
+            inputs.setdefault(name, {"type": _type_of(value)})
+        else:
+            kind = _LITERAL_TYPES.get(type(value), "string")
+            inputs[name] = {"type": kind, **inputs.get(name, {}), "default": value}
+    outputs = {name: {"type": _type_of(item)} for name, item in (job.get("outputs") or {}).items()}
+    return {**made, "inputs": inputs, "outputs": {**outputs, **(made.get("outputs") or {})}}
+
+
+def _type_of(data: Any) -> str:
+    kind = data.get("type") if isinstance(data, Mapping) else None
+    return str(kind or "uri_folder")
+
+
+def settings_of_job(job: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a pipeline job, with its compute for the steps that name none."""
+    compute = {"default_compute": job["compute"]} if job.get("compute") else {}
+    return {**compute, **(job.get("settings") or {})}
+
+
+_LITERAL_TYPES = {bool: "boolean", int: "integer", float: "number"}
+
+
+def _value_of(value: Any) -> Any:
+    """An input's literal, which may be the `value` of its keys."""
+    return value["value"] if isinstance(value, Mapping) and "value" in value else value
 
 
 def _path(model: InlineModel | str | None) -> str | None:

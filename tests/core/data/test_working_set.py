@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allranks.core.data import working_set
-from allranks.core.data.working_set import About, Merged, SetFile, is_carried, merged, newest_below
+from allranks.core.data.working_set import About, Merged, SetFile, is_carried, merged
 
 
 def test_one_line_says_what_an_attempt_finds():
@@ -82,10 +82,3 @@ def test_after_a_merge_no_file_of_the_new_code_is_an_old_one(files, removed, old
 def test_what_the_files_do_not_say_comes_back(removed, folder, over, trouble):
     about = About(tuple(removed), folder, over, trouble)
     assert About.load(about.dump()) == about
-
-
-def test_a_folder_is_as_old_as_the_newest_file_in_it():
-    times = {"train.py": 9, "ckpts/step_1/model": 2, "ckpts/step_2/model": 1, "data/x": 3}
-    folders = ("ckpts", "ckpts/step_1", "ckpts/step_2", "empty")
-    expected = {"ckpts": 2, "ckpts/step_1": 2, "ckpts/step_2": 1}
-    assert newest_below(times, folders) == expected

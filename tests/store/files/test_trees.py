@@ -57,6 +57,13 @@ def test_what_is_kept_is_whole_read_only_and_its_own(trees, source):
     assert left(trees) == [digest]
 
 
+def test_folders_are_as_old_as_the_newest_file_in_them(trees, source):
+    for time, path in enumerate(sorted(path for path in source.rglob("*") if path.is_file())):
+        os.utime(path, ns=(time + 7, time + 7))
+    files = trees.files(kept(trees, model_files(source, source)))
+    assert (files / "variables").stat().st_mtime_ns == 8
+
+
 def test_one_file_is_that_file(trees, source):
     digest = kept(trees, model_files(source / "saved_model.pb", source))
     assert trees.path(digest) == trees.files(digest) / "saved_model.pb"

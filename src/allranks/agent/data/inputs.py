@@ -151,6 +151,9 @@ class InputCache:
         files = [(item.name, crcs[item.name], item.tag) for item in items]
         if source.request.unpack:
             files = self._unpack(source, items, partial)
+        else:
+            times = folder_trees.newest_times({item.name: int(item.mtime * 1e9) for item in items})
+            folder_trees.set_times(partial / cache.DATA, times)
         return cache.publish(entry, partial, files), moved
 
     def _repair(

@@ -335,11 +335,10 @@ def lay_over(source: Path, target: Path, place: Path) -> list[str]:
 
 
 def set_code_times(folder: Path, code: Listing) -> None:
-    """Give the folders of the code, which come without their times, those of the newest files in
-    them, so that they are the same on all nodes."""
-    times = {path: mtime_ns for path, (_, _, mtime_ns) in listing(folder).items()}
-    folders = working_set.folders_above(code)
-    folder_trees.set_times(folder, working_set.newest_below(times, folders))
+    """The code comes without times of its folders: give them those of the newest files in them."""
+    mine = working_set.folders_above(code)
+    times = folder_trees.newest_times({path: file[2] for path, file in listing(folder).items()})
+    folder_trees.set_times(folder, {path: times[path] for path in times.keys() & mine})
 
 
 def _put(source: Path, destination: Path, before: str, place: Path) -> None:

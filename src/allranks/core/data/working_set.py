@@ -86,15 +86,6 @@ def folders_above(paths: Iterable[str]) -> set[str]:
     return above
 
 
-def newest_below(times: Mapping[str, int], folders: Collection[str]) -> dict[str, int]:
-    """For each of the ``folders`` the newest of the ``times`` of files that lie in it."""
-    newest = dict[str, int]()
-    for path, time in times.items():
-        for folder in folders_above([path]):
-            newest[folder] = max(time, newest.get(folder, time))
-    return {folder: newest[folder] for folder in folders if folder in newest}
-
-
 def sentence(
     attempt: int,
     files: Iterable[SetFile],

@@ -229,8 +229,9 @@ def _keys(thing: BatchEndpoint | BatchKeys | DeploymentRecord) -> Document:
         if isinstance(part, BaseModel):
             keys = part.model_dump(mode="json", exclude_unset=True)
             data |= {key: keys} if keys else {}
-    if isinstance(thing, BatchKeys) and not isinstance(data.get("component", ""), str):
-        data["component"] = dict(data["component"])
+    for key in ("component", "job_definition"):
+        if isinstance(thing, BatchKeys) and isinstance(data.get(key), Mapping):
+            data[key] = dict(data[key])
     return data
 
 

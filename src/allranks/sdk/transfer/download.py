@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from allranks import folder_trees
 from allranks.agent.data.file_entry import FileEntry
 from allranks.api import routes
 from allranks.core.data import kept_files
@@ -221,7 +222,8 @@ def download_model(
         message = f"a file of {name}:{version} is missing on the server"
         raise ServerError(message, where=fetched.gone[0], hint=hint)
     links = {f"{name}/{path}": text for path, text in texts.items()}
-    return fetched._replace(links=_place_all(folder, links, {}))
+    times = folder_trees.newest_times({f"{name}/{f['path']}": f["mtime_ns"] for f in listing})
+    return fetched._replace(links=_place_all(folder, links, times))
 
 
 def download_data(

@@ -60,6 +60,7 @@ BATCH: Mapping[str, Mapping[str, str]] = {
     "ModelBatchDeployment": {"settings": "The settings, which files may also have at the top."},
     "PipelineComponentBatchDeployment": {
         "component": "A pipeline component: `azureml:NAME:VERSION`, a file, or its keys.",
+        "job_definition": "A pipeline job instead, as `azureml:JOB`: its literals are defaults.",
         "settings": "The settings of the jobs, as a pipeline has them: `default_compute`, …",
     },
 }

@@ -128,6 +128,8 @@ class Trees:
             text = json.dumps([entry.dump() for entry in entries]).encode()
             (folder / _MANIFEST).write_bytes(text)
             _write_times(folder, entries)
+            times = folder_trees.newest_times(_times(folder, entries))
+            folder_trees.set_times(folder / FILES, times)
             _set_modes(folder / FILES, 0o555)
             yield NewTree(folder, _digest(text), entries)
         finally:

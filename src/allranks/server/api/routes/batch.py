@@ -70,7 +70,7 @@ def put_deployment(
     ``submitter`` the `base`, `tools` and `python` of those that are invoked over HTTP, as in a
     submission. With ``default`` it becomes the default one. Its code must be uploaded."""
     spec, component = data.get("deployment"), data.get("component")
-    if not isinstance(spec, dict) or not isinstance(component, dict | str):
+    if not isinstance(spec, dict) or not isinstance(component, dict | str | None):
         raise SpecError(NO_SUBMISSION)
     submitter = data.get("submitter", {})
     if not isinstance(submitter, dict) or not submitter.keys() <= {"base", "tools", "python"}:
@@ -78,6 +78,8 @@ def put_deployment(
     Submission.load({**submitter, "spec": {}})
     spec = {**spec, "name": deployment, "endpoint_name": name}
     made = batch.parse_batch_deployment(spec)
+    if isinstance(made, batch.PipelineComponentBatchDeployment) and made.job_name:
+        component, spec["settings"] = _of_job(made, services)
     # As pipelines do, it has a copy of its components.
     resolved = with_components({"component": component}, services.components.find)["component"]
     if isinstance(component, str):
@@ -161,6 +163,17 @@ def _require_free(name: str, services: Services) -> None:
     if any(row.name == name for row in services.endpoints.list()):
         hint = "take another name, or delete that one first"
         raise Conflict(f"{name!r} is an online endpoint", hint=hint)
+
+
+def _of_job(
+    made: batch.PipelineComponentBatchDeployment, services: Services
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The component and the settings of a deployment of a pipeline job."""
+    job = services.records.get(made.job_name).spec
+    if job.get("type") != "pipeline":
+        hint = "submit a pipeline first, and name it"
+        raise SpecError(Problem(f"{made.job_name} is no pipeline", "job_definition", hint=hint))
+    return batch.component_of_job(job), {**batch.settings_of_job(job), **made.settings}
 
 
 def _with_model(
