@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -85,3 +86,9 @@ def test_a_wait_for_the_first_replica():
         assert made.busy == made.busy >= busy
 
     asyncio.run(scenario())
+
+
+def test_latencies_are_of_the_last_minute():
+    made, now = deployment(1), time.monotonic()
+    made._times.extend([(now - 61.0, 5.0), (now - 50.0, 3.0), (now, 1.0)])
+    assert made.times() == [1.0, 3.0]

@@ -25,7 +25,8 @@ class ReplicaAnswer(TypedDict):
 
 class RequestCounts(TypedDict):
     """Requests since the router started; ``rate``: requests per second in the last minute.
-    Latencies are in milliseconds, of the last 1,000 requests; None before the first."""
+    Latencies are in milliseconds, of the last minute and at most 1,000 requests; None if no
+    request was answered in it."""
 
     rate: float
     requests: int
@@ -91,15 +92,16 @@ class EndpointAnswer(TypedDict):
 class DeploymentSeries(TypedDict):
     """A value for each time of ``at``, in seconds since the epoch: ``requests``, ``errors`` and
     ``refused`` a second since the time before; then the requests that wait, the replicas that are
-    ready, and latencies as in `RequestCounts`."""
+    ready, and latencies as in `RequestCounts`: None where no request came since the time before.
+    All are None where the server was away."""
 
     name: str
     at: list[float]
-    requests: list[float]
-    errors: list[float]
-    refused: list[float]
-    waiting: list[int]
-    ready: list[int]
+    requests: list[float | None]
+    errors: list[float | None]
+    refused: list[float | None]
+    waiting: list[int | None]
+    ready: list[int | None]
     p50: list[float | None]
     p95: list[float | None]
     p99: list[float | None]

@@ -14,6 +14,8 @@ from allranks.serve.upstream import Pool
 
 # Requests that may wait for a turn at a deployment; answers whose times are kept.
 _MOST_WAITING, _TIMES = 1000, 1000
+# Seconds of which the latencies are told.
+_WINDOW = 60.0
 # Seconds between two looks for requests that are late.
 _LATE = 0.02
 
@@ -86,7 +88,8 @@ class Deployment:
         self.workers: dict[str, Worker] = {}
         self._waiting: deque[asyncio.Future[None]] = deque()
         self.requests = self.errors = self.refused = 0
-        self.times: deque[float] = deque(maxlen=_TIMES)
+        # When requests ended, and the seconds that they took.
+        self._times: deque[tuple[float, float]] = deque(maxlen=_TIMES)
         self._limits: dict[asyncio.Timeout, float] = {}
         self._looks = False
         # The requests that are here, the sum of the times at which they came, and the seconds that
@@ -103,11 +106,17 @@ class Deployment:
         return now
 
     def leave(self, came: float) -> None:
-        spent = time.monotonic() - came
-        self.times.append(spent)
+        now = time.monotonic()
+        spent = now - came
+        self._times.append((now, spent))
         self._here -= 1
         self._since = self._since - came if self._here else 0.0
         self._spent += spent
+
+    def times(self) -> list[float]:
+        """The seconds that the requests of the last minute took, from the least."""
+        begin = time.monotonic() - _WINDOW
+        return sorted(spent for ended, spent in self._times if ended > begin)
 
     @property
     def busy(self) -> float:

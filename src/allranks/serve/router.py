@@ -469,7 +469,7 @@ async def _nowhere(_: Any) -> None:
 
 
 def _counts(deployment: Deployment) -> Any:
-    times = sorted(deployment.times)
+    times = deployment.times()
 
     def share(of: float) -> float | None:
         return round(times[min(len(times) - 1, int(of * len(times)))] * 1000, 3) if times else None

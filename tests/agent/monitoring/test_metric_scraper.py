@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -235,6 +237,27 @@ def test_a_truncated_log_does_not_count_against_another(tmp_path):
         (tmp_path / "a").write_bytes(b"")
         (tmp_path / "b").write_bytes(b"n 1\n" * 20)
         assert scraper.unread() == 40
+
+
+def test_steps_between_two_looks_are_no_stair(tmp_path):
+    """Lines have no times: those that a look finds came one by one since the look before."""
+    log = tmp_path / "log"
+    log.write_bytes(b"n 1\n")
+    request = {
+        "metrics": [{"name": "n", "pattern": r"n (\d+)", "rank": None}],
+        "logs": {0: str(log)},
+        "into": str(tmp_path / "m"),
+    }
+    with contextlib.closing(Scraper(request)) as scraper:
+        assert scraper.look()
+        first = time.time()
+        log.write_bytes(b"n 1\n" * 11)
+        os.utime(log, (first + 10, first + 10))
+        assert scraper.look()
+    times = [point[3] for point in points_of(tmp_path / "m")][1:]
+    pauses = [two - one for one, two in pairwise(times)]
+    assert (len(times), times[-1]) == (10, pytest.approx(first + 10, abs=0.1))
+    assert pauses == pytest.approx([1.0] * 9, abs=0.1)
 
 
 def test_a_process_that_starts_when_the_ranks_end_is_ended(tmp_path, monkeypatch):

@@ -53,8 +53,23 @@ def test_steps_out_of_order_and_repeated_after_a_resume():
 def test_times_of_nodes_whose_clocks_differ_share_columns():
     tracks = [Track([n + node / 100 for n in range(100)], [1.0] * 100) for node in range(8)]
     columns, cells, _ = across_ranks.grid(tracks, 300)
-    assert len(columns) <= 50
+    assert len(columns) <= 100
     assert not any(cell is None for row in cells for cell in row)
+
+
+@pytest.mark.parametrize("length", [2, 5, 30])
+def test_two_nodes_are_no_saw(length):
+    """A short job, whose nodes were measured at different times."""
+    levels = (100.0, 300.0)
+    tracks = [
+        Track([at + node / 7 * (at % 3) for at in range(length)], [level] * length)
+        for node, level in enumerate(levels)
+    ]
+    tracks[1] = tracks[1]._replace(places=[place + 0.1 for place in tracks[1].places])
+    band = across_ranks.band(tracks, 400)
+    assert len(band.places) >= length - 1
+    assert set(band.mean) == {200.0}
+    assert (set(band.least), set(band.greatest)) == ({100.0}, {300.0})
 
 
 def test_a_node_that_ended_early_has_no_value_in_later_columns():

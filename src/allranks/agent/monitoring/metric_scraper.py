@@ -89,24 +89,29 @@ class Scraper:
         self._searching = ""
         self._durations: dict[str, float] = {}
         self._changed = False
+        self._looked = math.inf
         self._points: list[tuple[str, int, int | None, float, float]] = []
 
     def look(self, to_the_end: bool = False) -> int:
         """Read a piece of every log that has grown. Return the size of the largest piece.
         ``to_the_end``: also read an unfinished last line."""
-        largest = 0
+        largest, now = 0, time.time()
         for rank, readers in self._readers.items():
             piece, at = self._piece(rank, to_the_end)
             largest = max(largest, len(piece))
             self._durations = {}
             signal.setitimer(signal.ITIMER_PROF, _TICK, _TICK)
             try:
-                for line in lines(piece.decode(errors="replace")):
-                    if line:
-                        self._line(rank, readers, shortened(line), at)
+                new = [line for line in lines(piece.decode(errors="replace")) if line]
+                # They came one by one since the look before, the last one at ``at``.
+                pause = max(0.0, at - self._looked) / max(1, len(new))
+                for number, line in enumerate(new, 1):
+                    moment = at - (len(new) - number) * pause
+                    self._line(rank, readers, shortened(line), moment)
             finally:
                 signal.setitimer(signal.ITIMER_PROF, 0)
             self._read[str(rank)] = self._read.get(str(rank), 0) + len(piece)
+        self._looked = now
         if self._changed:
             self._write()
         return largest

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from allranks.api.endpoints import DeploymentSeries
 
-# Seconds between two samples, how many are kept, and how many tell the present rate.
-PACE, KEPT, _RECENT = 5.0, 720, 12
+# Seconds between two samples, those for which they are kept, and how many tell the present rate.
+PACE, KEPT, _RECENT = 5.0, 3600.0, 12
+# Of samples that are farther apart nobody knows what was between them, in seconds.
+_APART = 4 * PACE
 
 
 class Sample(NamedTuple):
     """``requests``, ``errors`` and ``refused`` are totals since the router started; ``ready``:
-    replicas. Latencies are in milliseconds."""
+    replicas. Latencies are in milliseconds, of the last minute."""
 
     at: float
     requests: int
@@ -40,9 +42,23 @@ class Samples:
         if now - self._last >= PACE:
             self._last = now
             self._samples = {
-                key: (*self._samples.get(key, ())[1 - KEPT :], _sample(state, now))
-                for key, state in counts.items()
+                key: (*self._recent(key, now), _sample(state, now)) for key, state in counts.items()
             }
+
+    def _recent(self, key: str, now: float) -> list[Sample]:
+        return [sample for sample in self._samples.get(key, ()) if now - KEPT < sample.at < now]
+
+    @property
+    def rows(self) -> Mapping[str, tuple[Sample, ...]]:
+        """All samples, for ``restore`` of the next server."""
+        return self._samples
+
+    def restore(self, rows: Mapping[str, Any]) -> None:
+        """Continue with the ``rows`` of the server before. Raises TypeError, ValueError."""
+        self._samples = {
+            key: tuple(Sample(*map(_number, row)) for row in samples)  # type: ignore[arg-type]
+            for key, samples in rows.items()
+        }
 
     def rate(self, key: str) -> float:
         """Requests a second, in the last minute."""
@@ -55,11 +71,16 @@ class Samples:
     def series(self, key: str, name: str) -> DeploymentSeries:
         pairs = [*pairwise(self._samples.get(key, ()))]
 
-        def rates(of: str) -> list[float]:
-            return [
-                _increase(getattr(one, of), getattr(two, of)) / (two.at - one.at)
-                for one, two in pairs
-            ]
+        def each(value: Callable[[Sample, Sample], Any]) -> list[Any]:
+            return [value(*pair) if pair[1].at - pair[0].at < _APART else None for pair in pairs]
+
+        def rates(of: str) -> list[float | None]:
+            return each(
+                lambda one, two: _increase(getattr(one, of), getattr(two, of)) / (two.at - one.at)
+            )
+
+        def latencies(of: str) -> list[float | None]:
+            return each(lambda one, two: getattr(two, of) if one.requests != two.requests else None)
 
         return {
             "name": name,
@@ -67,17 +88,24 @@ class Samples:
             "requests": rates("requests"),
             "errors": rates("errors"),
             "refused": rates("refused"),
-            "waiting": [two.waiting for _, two in pairs],
-            "ready": [two.ready for _, two in pairs],
-            "p50": [two.p50 for _, two in pairs],
-            "p95": [two.p95 for _, two in pairs],
-            "p99": [two.p99 for _, two in pairs],
+            "waiting": each(lambda _, two: two.waiting),
+            "ready": each(lambda _, two: two.ready),
+            "p50": latencies("p50"),
+            "p95": latencies("p95"),
+            "p99": latencies("p99"),
         }
 
 
 def _increase(before: int, after: int) -> int:
     """What a total grew by; a new router counts from zero."""
     return after - before if after >= before else after
+
+
+def _number(value: Any) -> int | float | None:
+    """A value of a sample that was kept. Raises TypeError."""
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    raise TypeError(value)
 
 
 def _sample(counts: Mapping[str, Any], now: float) -> Sample:

@@ -12,6 +12,8 @@ from typing import NamedTuple
 COLUMNS = 300
 # An outlier differs by so many robust standard deviations, and by this share of the median.
 _DEVIATIONS, _SHARE, _ROBUST = 6.0, 0.02, 1.4826
+# Columns without a point of a track whose clock differs that have the value beside them.
+_HOLE = 2
 # A rank is late at a step if it takes this many times as long as the median.
 LATE = 1.1
 
@@ -116,18 +118,33 @@ def grid(tracks: Sequence[Track], most: int, reduce: Reduce = mean) -> Grid:
         ]
         return Grid([first[at] for at in starts], cells, False)
     # Clocks differ between nodes: columns are so wide that most have a point of each track.
-    usual = max(1, round(median(len(track.places) for track in tracks)))
+    lengths = [len(track.places) for track in tracks]
     every = sorted({place for track in tracks for place in track.places})
-    aligned = len(every) <= 2 * usual
-    width = math.ceil(len(every) / min(most, len(every) if aligned else max(1, usual // 2)))
+    aligned = 2 * sum(lengths) > len(tracks) * len(every)
+    usual = max(1, round(median(lengths)))
+    width = math.ceil(len(every) / min(most, len(every) if aligned else usual))
     column = {place: number // width for number, place in enumerate(every)}
     cells = []
     for track in tracks:
         values: list[list[float]] = [[] for _ in every[::width]]
         for place, value in zip(*track, strict=True):
             values[column[place]].append(value)
-        cells.append([_reduced(several, reduce) for several in values])
+        row = [_reduced(several, reduce) for several in values]
+        cells.append(row if aligned else _without_holes(row))
     return Grid(every[::width], cells, False)
+
+
+def _without_holes(row: Cells) -> Cells:
+    """Cells whose small holes have the value before them, at the begin that behind it: else the
+    mean of all would jump to that of the others."""
+    filled = [*row]
+    for step in (1, -1):
+        hole = 0
+        for at in range(len(row))[::step][1:]:
+            hole = hole + 1 if row[at] is None else 0
+            if filled[at] is None and 0 < hole <= _HOLE:
+                filled[at] = filled[at - step]
+    return filled
 
 
 def _finite(values: Sequence[float]) -> Cells:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from allranks.api.jobs import JobError
@@ -17,6 +19,7 @@ from allranks.core.endpoints.load import Scaler
 from allranks.core.endpoints.record import Endpoint, Replica
 from allranks.core.endpoints.states import ReplicaState
 from allranks.errors import AllranksError
+from allranks.folder_trees import write_file
 from allranks.server.dependencies import Services
 from allranks.server.endpoints.replica_jobs import ReplicaJobs
 from allranks.server.endpoints.replica_tunnels import ReplicaTunnels
@@ -25,12 +28,15 @@ from allranks.server.endpoints.router_table import router_table
 from allranks.server.http.public_listener import load
 from allranks.server.loop.subscriptions import Change
 from allranks.server.worker import Worker
+from allranks.settings import read_json
 from allranks.statuses import TERMINAL, JobStatus
 
 log = logging.getLogger("allranks.endpoints")
 
 # Seconds that who has changed an endpoint waits for the router to know.
 _TELL = 10.0
+# Seconds between two copies of the samples for the next server.
+_COPY = 60.0
 # The key of the router's port among a home's single values.
 _PORT = "serve.port"
 
@@ -50,6 +56,8 @@ class Controller(Worker):
         self._looking = threading.Lock()
         self._replicas = ReplicaJobs(services, self._router.sockets)
         self._scaler = Scaler()
+        self._samples = Path(services.home.serve) / "samples.json"
+        self._copied = time.monotonic()
         # How often `tell` was called, and of these the latest one that the router knows of.
         self._told = self._known = 0
         self._heard = threading.Condition()
@@ -61,11 +69,21 @@ class Controller(Worker):
             (Change.STOP, self.pause),
         ):
             self._services.subscriptions.subscribe(change, call)
+        with contextlib.suppress(TypeError, ValueError):  # a damaged copy is no loss
+            self._services.endpoints.samples.restore(read_json(self._samples, dict))
         super().start()
 
     def stop(self) -> None:
         super().stop()
         self._router.close()
+        self._keep_samples()
+
+    def _keep_samples(self) -> None:
+        """Copy the samples for the next server."""
+        self._copied = time.monotonic()
+        if rows := self._services.endpoints.samples.rows:
+            with contextlib.suppress(OSError):  # the disk is full
+                write_file(self._samples, json.dumps(rows))
 
     def tell(self, _: str = "") -> bool:
         """Look now; whether the router knows what has changed, for which it waits `_TELL`."""
@@ -112,6 +130,8 @@ class Controller(Worker):
         self._services.endpoints.counts = counts
         self._router_knows(number)
         self._services.endpoints.samples.take(counts, time.time())
+        if time.monotonic() - self._copied >= _COPY:
+            self._keep_samples()
         return min(self._advance_all(row, counts) for row in rows)
 
     def _front(self) -> dict[str, Any] | None:

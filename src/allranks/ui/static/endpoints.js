@@ -9,8 +9,7 @@ whileVisible(
   () => (timer = clearInterval(timer) ?? null),
 );
 
-// The title of a chart, its unit, and the series of a deployment that it has. Latencies, which the
-// API keeps from before, have a gap where no request came.
+// The title of a chart, its unit, and the series of a deployment that it has.
 const CHARTS = [
   ["Requests", "1/s", ["requests"]],
   ["Errors and refusals", "1/s", ["errors", "refused"]],
@@ -32,7 +31,7 @@ async function draw() {
     const several = deployments.flatMap((each) => keys.map((key) => [each, key]));
     const data = several.map(([each, key], number) => ({
       x: each.at.map((at) => new Date(at * 1000)),
-      y: unit === "ms" ? each[key].map((value, at) => (each.requests[at] > 0 ? value : null)) : each[key],
+      y: each[key],
       name: escape(keys.length > 1 ? `${each.name} ${key}` : each.name),
       mode: each.at.length === 1 ? "markers" : unit === "ms" ? "lines+markers" : "lines",
       type: "scatter",

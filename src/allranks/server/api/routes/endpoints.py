@@ -49,7 +49,7 @@ def events(name: str, services: ServicesDep) -> list[EndpointEvent]:
 
 
 def series(name: str, services: ServicesDep) -> list[DeploymentSeries]:
-    """How its deployments answered in the last hour, or since the server started."""
+    """How its deployments answered in the last hour."""
     samples = services.endpoints.samples
     rows = services.endpoints.get(name).answering
     return [samples.series(row.key, row.name) for row in rows]
