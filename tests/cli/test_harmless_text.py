@@ -1,11 +1,13 @@
 """What ranks print cannot steer the terminal of who looks at it."""
 
 import contextlib
+import io
 import os
 import pty
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -16,6 +18,7 @@ from allranks.cli.az.print_answer import print_answer
 from allranks.cli.output import errors, show
 from allranks.cli.output.rank_output import Printer, harmless
 from allranks.errors import AllranksError, Problem, SpecError
+from allranks.sdk.jobs import follow
 from tests.support import CLI, Allranks, environment
 
 COLOURS = (
@@ -178,3 +181,21 @@ def test_what_servers_and_jobs_say_is_shown_without_controls(
     shown = "".join(capsys.readouterr())
     assert {char for char in shown if not char.isprintable()} == {"\n"}
     assert "title" in shown
+
+
+def test_what_a_folder_of_others_is_called_is_text(allranks: Allranks, tmp_path: Path) -> None:
+    schema = "$schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json\n"
+    keys = 'command: echo\nenvironment: "azureml:x\\x1b]0;t\\a"\ncompute: "azureml:\\e[2J"\n'
+    (tmp_path / "a\x1b[31m.yml").write_text(schema + keys)
+    answer = allranks("import", str(tmp_path), check=False)
+    assert "x?]0;t?" in answer.stdout
+    assert "\x1b" not in answer.stdout + answer.stderr
+
+
+def test_what_a_server_notes_is_text() -> None:
+    stream = io.StringIO()
+    job: Any = {"name": "n", "notes": ["a\x1b[2Jb"], "environment": {"notes": ["\x9b2J"]}}
+    follow.submission_notes(job, stream)
+    job = {"name": "m", "environment": {"name": "e\x07", "asked_for": "\x1bc"}}
+    follow.substitute_note(stream)(job, [])
+    assert stream.getvalue() == ("note: a?[2Jb\nnote: ?2J\nnote: environment: e? (requested: ?c)\n")

@@ -70,6 +70,11 @@ def nests_deeper(value: Any, depth: int = DEEPEST) -> bool:
     return depth == 0 or any(nests_deeper(member, depth - 1) for member in members)
 
 
+def one_line(text: str) -> str:
+    """Control characters replaced by `?`."""
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
 def printable(text: str) -> str:
     """The text without control characters, which are shown as escapes, short enough for a
     sentence."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, Unpack, overload
 from allranks.api import routes
 from allranks.core.insights.rehearsal import TOLERANCE
 from allranks.core.job.file_addresses import JobFile, downloaded_as
+from allranks.core.text import one_line
 from allranks.errors import UsageError
 from allranks.sdk.assets.batch import BatchDeployments, BatchEndpointRecord, BatchEndpoints
 from allranks.sdk.assets.computes import Computes, Poller
@@ -383,7 +384,7 @@ class Jobs:
         stream, folder = to or sys.stderr, Path(base or job.base or ".").absolute()
 
         def say(sentence: str) -> None:
-            print(sentence, file=stream, flush=True)
+            print(one_line(sentence), file=stream, flush=True)
 
         return rehearsal.rehearse(job.to_dict(), folder, tolerance=tolerance, say=say)
 

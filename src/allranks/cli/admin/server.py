@@ -136,11 +136,9 @@ def _remote_status(options: argparse.Namespace, chosen: contexts.Server) -> int:
     if options.json:
         show.as_json({**answer, "url": chosen.url, "running": True})
     else:
-        print(
-            f"running   {chosen.url} ({chosen.source}), allranks {answer['version']}\n"
-            f"home      {answer['home']}\n"
-            f"you are   {answer['user']}, {answer['role']}"
-        )
+        show.line(f"running   {chosen.url} ({chosen.source}), allranks {answer['version']}")
+        show.line(f"home      {answer['home']}")
+        show.line(f"you are   {answer['user']}, {answer['role']}")
     return 0
 
 

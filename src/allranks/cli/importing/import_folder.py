@@ -144,18 +144,22 @@ def _print(options: argparse.Namespace, files: Sequence[Finding], written: dict[
     for file in files:
         more = file.notes if _first(file).endswith("…") else ()
         if file.problems or more:
-            print(f"\n{file.file}")
+            show.line("")
+            show.line(file.file)
         for message, hint in file.problems:
-            print(f"  {message}" + (f"\n    hint: {hint}" if hint else ""))
+            show.line(f"  {message}")
+            if hint:
+                show.line(f"    hint: {hint}")
         for note in more:
-            print(f"  {note}")
+            show.line(f"  {note}")
     counts = {runs: sum(each.runs == runs for each in files) for runs in _ANSWERS}
     prefixes = sorted({prefix_of(address) for each in files for address in each.data})
     if prefixes:
         print("\ndata is read from (public without credentials, or a copy by `allranks data map`):")
-        print("\n".join(f"  {prefix}" for prefix in prefixes))
+        for prefix in prefixes:
+            show.line(f"  {prefix}")
     for name, place in written.items():
-        print(f"{name} stands for {place}")
+        show.line(f"{name} stands for {place}")
     print(
         f"\n{counts[YES]} run, {counts[PARTLY]} in part or after a map, {counts[NO]} do not, "
         f"{counts[NOT_KNOWN]} not known"

@@ -11,6 +11,7 @@ from typing import Any
 from allranks.cli.output import colours
 from allranks.cli.output.colours import coloured
 from allranks.core.amounts import counted, seconds_text
+from allranks.core.text import one_line as one_line
 from allranks.errors import UsageError
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -45,11 +46,6 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     several = ([cell.ljust(w) for cell, w in zip(r, widths, strict=True)] for r in (head, *rows))
     return ["  ".join(cells).rstrip() for cells in several]
-
-
-def one_line(text: str) -> str:
-    """Control characters replaced by `?`."""
-    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def safe_lines(text: str) -> list[str]:

@@ -61,7 +61,7 @@ def present(findings: Sequence[Finding], *, json: bool, verbose: bool = False) -
         show.as_json([finding._asdict() for finding in findings])
     else:
         for line in _whole(findings) if verbose else _short(findings):
-            print(line)
+            show.line(line)
     return 1 if any(finding.state == BAD for finding in findings) else 0
 
 

@@ -57,7 +57,7 @@ def report(options: argparse.Namespace) -> int:
         return 0
     for line in _ended(record):
         show.line(line)
-    print(f"bottleneck: {analysis.bottleneck}")
+    show.line(f"bottleneck: {analysis.bottleneck}")
     for insight in analysis.insights:
         show.line("")
         show.line(f"{insight.kind}: {insight.sentence}")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, cast
 
 from allranks.api import routes
+from allranks.core.text import one_line
 from allranks.errors import ServerError, TimedOut, UsageError
 from allranks.http_client import Client
 
@@ -44,7 +45,7 @@ def submission_notes(job: Mapping[str, Any], to: TextIO) -> None:
     """Write on ``to`` what the server said about a job that it took."""
     _REPORTED.add(str(job["name"]))
     for note in (*job.get("notes", ()), *(job.get("environment") or {}).get("notes", ())):
-        print(f"note: {note}", file=to, flush=True)
+        print(one_line(f"note: {note}"), file=to, flush=True)
 
 
 def substitute_note(to: TextIO) -> Callable[[api.StreamedJob, Children], None]:
@@ -61,7 +62,8 @@ def substitute_note(to: TextIO) -> Callable[[api.StreamedJob, Children], None]:
             and job["name"] not in _REPORTED
         ):
             name = environment["name"] or environment.get("image")
-            print(f"note: environment: {name} (requested: {environment['asked_for']})", file=to)
+            asked_for = environment["asked_for"]
+            print(one_line(f"note: environment: {name} (requested: {asked_for})"), file=to)
         done = True
 
     return note
