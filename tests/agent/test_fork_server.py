@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from allranks.agent.programs.allranks_warm.wire import connect, send
+from allranks.engines.local import fork_server
 from allranks.engines.local.fork_server import ForkServer
+from allranks.settings import Home
 from tests.support import until
 
 
@@ -34,7 +36,7 @@ def test_it_ends_quietly_when_its_engine_is_killed_before_it_reads_an_answer(tmp
 
 @pytest.mark.medium
 def test_it_waits_for_no_agent_that_has_connected_and_says_nothing_yet(tmp_path):
-    with contextlib.closing(ForkServer(tmp_path / "warm")) as server:
+    with contextlib.closing(ForkServer(Home(tmp_path))) as server:
         server.start()
         silent, other = (_connected(tmp_path / "warm" / "start.sock") for _ in range(2))
         with silent, other:
@@ -67,3 +69,21 @@ def _connected(path: Path) -> socket.socket:
 def _started(connection: socket.socket, folder: Path) -> int:
     send(connection, {"argv": ["true"], "env": {}, "log": str(folder / "log")})
     return int(json.loads(connection.recv(4096))["pid"])
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(
+    ("used", "starts"), [((), True), (("slurm", "local"), True), (("slurm",), False)]
+)
+def test_it_starts_before_its_engine_where_this_machine_runs_jobs(tmp_path, used, starts):
+    home = Home(tmp_path)
+    for name in used:
+        (home.engines / name).mkdir(parents=True)
+    fork_server.start_early(home)
+    with contextlib.closing(fork_server.of(home)) as server:
+        started = home.warm / "start.sock"
+        if starts:
+            until(started.exists)
+        assert started.exists() == starts
+        server.start()
+        until(started.exists)

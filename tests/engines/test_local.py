@@ -20,6 +20,7 @@ from allranks.engines.local.end_gang import end_gang, marked
 from allranks.engines.local.engine import LocalEngine
 from allranks.engines.local.fork_server import ForkServer
 from allranks.errors import Refused
+from allranks.settings import Home
 from allranks.statuses import GangState
 from tests import reforking
 from tests.engines.processes import kill
@@ -57,7 +58,7 @@ def seen(engine: LocalEngine, one: Gang):
 
 @pytest.mark.medium
 def test_the_fork_server_is_started_once_before_the_first_agent(tmp_path):
-    with contextlib.closing(ForkServer(tmp_path / "warm")) as server:
+    with contextlib.closing(ForkServer(Home(tmp_path))) as server:
         threads = [threading.Thread(target=server.start) for _ in range(4)]
         for each in threads:
             each.start()

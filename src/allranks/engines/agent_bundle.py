@@ -7,7 +7,6 @@ import hashlib
 import importlib.util
 import io
 import secrets
-import tarfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,6 +80,8 @@ def archive(path: Path) -> None:
     """Write a reproducible tar of ``files`` to ``path``, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".new")
+    import tarfile  # lazy: a server's start has no time for it
+
     with tarfile.open(temporary, "w") as tar:
         for name, content in files():
             entry = tarfile.TarInfo(name)

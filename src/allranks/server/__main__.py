@@ -92,6 +92,9 @@ def _serve(home: Home, port: int | None, ready_fd: int | None, held: ServerLock 
     # imported stays, and garbage collections would go through it again and again: a sixth of the
     # start, and with hundreds of agents a fifth of all work. `app` exempts it and enables them.
     gc.disable()
+    from allranks.engines.local import fork_server  # lazy: see above
+
+    fork_server.start_early(home)
     from allranks.server.auth.identity import Auth  # lazy: see above
 
     number = listening[0].getsockname()[1]

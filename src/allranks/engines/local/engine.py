@@ -22,12 +22,10 @@ from typing import Any
 from allranks import file_locks
 from allranks.core.packing import pack, unpack
 from allranks.core.plan import Gang
-from allranks.engines import pinned_code
 from allranks.engines.base import MARKER, GangStatus, Handle, Host, Kind
 from allranks.engines.local import fork_server, warm_processes
 from allranks.engines.local.capacity import Capacity, need, this_machine
 from allranks.engines.local.end_gang import end_gang
-from allranks.engines.local.fork_server import ForkServer
 from allranks.engines.local.queue import Entry, turns
 from allranks.engines.options import Option, Type
 from allranks.errors import Refused
@@ -90,8 +88,9 @@ class LocalEngine:
         # Why each gang in the queue waits, as of the last look.
         self._waits: Mapping[str, str] = {}
         # Servers of imported modules, which outlive jobs: see agent/launch/warm_ranks.py.
-        self._warm = nodes.parent / "warm"
-        self._fork_server = ForkServer(self._warm, self._pinned_code)
+        self._home = Home(nodes.parent)
+        self._warm = self._home.warm
+        self._fork_server = fork_server.of(self._home)
 
     @property
     def _gangs(self) -> dict[str, _Gang]:
@@ -108,11 +107,6 @@ class LocalEngine:
 
     def prepare(self) -> None:
         self._fork_server.start()
-
-    def _pinned_code(self) -> Mapping[str, str]:
-        """The variable by which agents find the code that this server began with."""
-        copy = pinned_code.pin(Home(self._nodes.parent).pinned)
-        return {} if copy is None else {"PYTHONPATH": str(copy)}
 
     def admit(self, gang: Gang) -> None:
         if unknown := sorted(gang.options.keys() - {_MAX_RANKS.name}):
@@ -180,9 +174,10 @@ class LocalEngine:
         """Accept everything: `cpus` and `memory` are checked when a job is submitted."""
 
     def hosts(self, options: Mapping[str, Any]) -> Sequence[Host]:
-        total, free = self._capacity, self._free()
+        running = self._running()
+        total, free = self._capacity, self._free(running)
         # A rank needs a CPU, whether or not its job names one.
-        entries = [self._entry(gang) for gang in self._all() if self._lives(gang)]
+        entries = [self._entry(gang) for gang in running]
         busy = sum(max(entry.need.cpus, entry.ranks) for entry in entries)
         return [
             Host(
@@ -226,14 +221,16 @@ class LocalEngine:
             return GangStatus(GangState.GONE, _last_line(gang.folder))
         return GangStatus(GangState.UP, lost=tuple(dead), taken=gang.taken)
 
-    def _free(self) -> Capacity:
+    def _free(self, running: Sequence[_Gang]) -> Capacity:
         free = self._capacity
         if any(gang.gang.memory for gang in self._all()):
             free = free.minus(Capacity(0, 0, 0.0, warm_processes.memory(self._warm), 0))
-        for gang in self._all():
-            if self._lives(gang):
-                free = free.minus(need(gang.gang))
+        for gang in running:
+            free = free.minus(need(gang.gang))
         return free
+
+    def _running(self) -> list[_Gang]:
+        return [gang for gang in self._all() if self._lives(gang)]
 
     def _lives(self, gang: _Gang) -> bool:
         return gang.started and len(gang.dead_nodes()) < gang.gang.nodes
@@ -244,10 +241,10 @@ class LocalEngine:
         self._waits = {}
         if not waiting:
             return
-        free = self._free()
+        running = self._running()
+        free = self._free(running)
         needs = [self._entry(gang).need for gang in waiting]
         warm_processes.make_room(self._warm, free, needs)
-        running = [gang for gang in self._all() if self._lives(gang)]
         decision = turns(free, map(self._entry, running), map(self._entry, waiting))
         self._waits = decision.waits
         for key in decision.start:
@@ -300,7 +297,7 @@ class LocalEngine:
                 self._start_agent(gang, node, (gang.gpus or [])[node * count : (node + 1) * count])
 
     def _holds(self, gang: _Gang) -> list[int]:
-        return gang.gpus or [] if self._lives(gang) else []
+        return gang.gpus if gang.gpus and self._lives(gang) else []
 
     def _start_agent(self, gang: _Gang, node: int, gpus: Sequence[int]) -> None:
         folder = self._nodes / gang.gang.key / str(node)
@@ -309,7 +306,7 @@ class LocalEngine:
         env = {
             **{name: text for name, text in os.environ.items() if _HANDED_ON.match(name)},
             **gang.gang.env,
-            **self._pinned_code(),
+            **fork_server.variables(self._home),
             "ALLRANKS_WARM": str(self._warm),
             "ALLRANKS_AGENT_MEMORY": str(gang.gang.memory or ""),
             MARKER: self.mark(gang.gang.key),
@@ -374,7 +371,7 @@ class LocalEngine:
         temporary = path.with_suffix(".new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         with open(os.open(temporary, flags, 0o600), "w") as file:
-            json.dump(data, file)
+            file.write(json.dumps(data))  # `dump` has no fast encoder
         temporary.replace(path)
 
 

@@ -11,23 +11,46 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from allranks.settings import FORK_SERVER
+from allranks.engines import pinned_code
+from allranks.settings import FORK_SERVER, Home
 
 # How many files processes of the user may open.
 _FILES = resource.getrlimit(resource.RLIMIT_NOFILE)
 ARGV = (sys.executable, "-P", "-m", "allranks.agent")
+# Fork servers that started before their engine was made, by their folder.
+_early: dict[Path, ForkServer] = {}
+
+
+def start_early(home: Home) -> None:
+    """Start the fork server of an engine that is made later, if this machine has run gangs of the
+    home or nothing has. It then imports its modules beside this process."""
+    used = [*home.engines.iterdir()] if home.engines.is_dir() else []
+    if not used or any(folder.name == "local" for folder in used):
+        _early[home.warm] = started = ForkServer(home)
+        threading.Thread(target=started.start, name="fork server").start()
+
+
+def of(home: Home) -> ForkServer:
+    """The fork server that started early, or one that starts on first use."""
+    return _early.pop(home.warm, None) or ForkServer(home)
+
+
+def variables(home: Home) -> Mapping[str, str]:
+    """The variable by which agents find the code that this server began with."""
+    copy = pinned_code.pin(home.pinned)
+    return {} if copy is None else {"PYTHONPATH": str(copy)}
 
 
 class ForkServer:
     """Forks agents from a process that has imported one. It starts on first use, and again if it
-    has died. In the folder ``warm`` it answers agents that need a server of imported modules.
-    ``variables`` say where Python finds the agent's code."""
+    has died. In the home's folder ``warm`` it answers agents that need a server of imported
+    modules."""
 
-    def __init__(self, warm: Path, variables: Callable[[], Mapping[str, str]] = dict) -> None:
-        self._warm, self._variables = warm, variables
+    def __init__(self, home: Home) -> None:
+        self._home = home
         self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._codes: dict[int, int] = {}
@@ -109,9 +132,9 @@ class ForkServer:
                 stdin=its.fileno(),
                 env={
                     **os.environ,
-                    **self._variables(),
+                    **variables(self._home),
                     FORK_SERVER: "1",
-                    "ALLRANKS_WARM": str(self._warm),
+                    "ALLRANKS_WARM": str(self._home.warm),
                 },
                 start_new_session=True,
             )

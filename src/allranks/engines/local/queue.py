@@ -58,8 +58,8 @@ def turns(free: Capacity, running: Iterable[Entry], waiting: Iterable[Entry]) ->
         # With no rank running, a gang starts whatever its size. Only the first in line is told for
         # which job it waits: each change of the text is an event of every gang that has it.
         if ranks and one.ranks and 0 < one.most < ranks + one.ranks:
-            holder = _oldest(entry for entry in (*running, *starts) if entry.ranks)
-            what = holder if is_first and holder else "running ranks"
+            holders = (entry for entry in (*running, *starts) if entry.ranks)
+            what = (is_first and _oldest(holders)) or "running ranks"
             result.waits[one.key] = (
                 f"waits for {what} to end (`max_ranks` of the compute: {one.most})"
             )
