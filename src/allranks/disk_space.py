@@ -21,7 +21,7 @@ LARGE_HOLE = 1 << 20
 _FEW_HOLES = 5000
 
 
-def is_full(folder: Path) -> bool:
+def is_full(folder: str | Path) -> bool:
     """Whether the folder's disk has no space or no inodes left for this user; False if it cannot
     be examined. Blocks while a network disk does not answer."""
     try:
@@ -38,12 +38,12 @@ def is_full(folder: Path) -> bool:
     return blocks * disk.f_frsize < _LEAST or (disk.f_files > 0 and disk.f_ffree == 0)
 
 
-def release_if_full(home: Path) -> None:
+def release_if_full(home: str | Path) -> None:
     """Give the space of the home's reserve to whoever writes next, if its disk is full. For when
     the processes that filled it have ended: they would take that, too."""
     if is_full(home):
         with contextlib.suppress(OSError):
-            (home / RESERVE).unlink()
+            os.unlink(os.path.join(home, RESERVE))
 
 
 def free_start(file: int, end: int) -> None:

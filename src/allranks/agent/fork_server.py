@@ -26,6 +26,9 @@ from typing import Any
 from allranks import file_locks, settings
 from allranks.agent import __main__ as agent
 from allranks.agent.programs.allranks_warm import wire
+from allranks.core import packing
+from allranks.core.data.working_set import Held
+from allranks.core.plan import Place, Task
 from allranks.settings import FORK_SERVER
 
 # The most servers of imported modules. Each holds hundreds of megabytes, and each value of a
@@ -42,6 +45,7 @@ def main() -> int:
 
     import allranks.agent.lifecycle.main  # lazy: not when this module is imported
 
+    packing.prepare(Task, Held, Place)
     # An agent then shares their memory: its garbage collector does not write into it.
     gc.collect()
     gc.freeze()

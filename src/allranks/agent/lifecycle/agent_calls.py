@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import select
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -165,4 +166,4 @@ class AgentCalls:
     def make_space(self, task: Task) -> None:
         """The ranks have ended: give up the space that is kept for the end of jobs."""
         if not task.sends_files:
-            disk_space.release_if_full(Path(task.record).parent.parent)
+            disk_space.release_if_full(os.path.dirname(os.path.dirname(task.record)))

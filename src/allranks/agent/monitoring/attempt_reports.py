@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -41,8 +42,8 @@ FEEDS = {
 
 class AttemptReports:
     """The reports of one attempt on one node, sent by ``link``. ``work`` is the working folder;
-    ``places`` are other folders in which ranks write, ``period`` the seconds between reports on who
-    waits for whom."""
+    ``places`` are other folders in which ranks write and no links, ``period`` the seconds between
+    reports on who waits for whom."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class AttemptReports:
         period: float = 20.0,
     ) -> None:
         self._task, self._attempt, self._link = task, attempt, link
-        self._folder, self._work = folder, work
+        self._folder, self._work = folder, Path(os.path.realpath(work))
         self._monitor: Monitor | None = None
         self._metrics: Metrics | None = None
         self._mlflow: MlflowFiles | None = None
@@ -65,7 +66,7 @@ class AttemptReports:
         self._logged = LoggedLines(folder / LOGGED)
         self._lost_output = LostOutput(folder)
         into = folder / FEEDS["trackers"]
-        self._trackers = TrackerFiles(task, link.node, (work, *places), into)
+        self._trackers = TrackerFiles(task, link.node, (self._work, *places), into)
 
     def begin(
         self,

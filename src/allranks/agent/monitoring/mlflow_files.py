@@ -258,6 +258,8 @@ class _Folder:
 
     def models(self) -> Iterable[str]:
         """The registered models, as `NAME:VERSION`."""
+        if not self._path.is_dir():
+            return []
         folders = islice(self._path.glob("models/*/version-*"), _FILES)
         return [f"{path.parent.name}:{path.name.removeprefix('version-')}" for path in folders]
 

@@ -26,12 +26,12 @@ def is_tracked(name: str, others: Iterable[str]) -> bool:
 
 
 class Tree:
-    """Files of trackers below ``roots`` that were written after ``began``, in seconds since the
-    epoch. Only folders that have changed are listed again."""
+    """Files of trackers below ``roots``, which are no links, that were written after ``began``, in
+    seconds since the epoch. Only folders that have changed are listed again."""
 
     def __init__(self, roots: Iterable[Path], began: float) -> None:
         self._began = began
-        self._roots = [Path(os.path.realpath(root)) for root in roots]
+        self._roots = [*roots]
         # When each folder was changed last; 0 if it is to be listed again.
         self._folders = dict.fromkeys(map(str, self._roots), 0)
         self._found: set[str] = set()
