@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.core.text import LONGEST, flaw, printable, repaired
+from allranks.core.text import DEEPEST, LONGEST, flaw, may_have_flaw, printable, repaired
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
 VALUES = st.recursive(
@@ -25,6 +25,29 @@ def test_what_has_no_flaw_is_unchanged_and_all_else_can_be_repaired(value: objec
     json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
     if flaw(value) is None:
         assert found == value
+
+
+@given(VALUES, st.booleans(), st.sampled_from(["utf-8", "utf-16", "utf-32-le"]))
+@pytest.mark.medium
+def test_a_body_that_is_not_looked_at_has_no_flaw(value: object, ascii: bool, code: str) -> None:
+    body = json.dumps(value, ensure_ascii=ascii).encode(code, errors="surrogatepass")
+    assert may_have_flaw(body) or flaw(json.loads(body)) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"1e400",
+        b"9" * 400,
+        b"9" * 299 + b"e99",
+        b"[" * (DEEPEST + 1) + b"]" * (DEEPEST + 1),
+        b'"' + b"x" * (LONGEST + 1) + b'"',
+        '"\\u0000"'.encode("utf-16-le"),
+    ],
+)
+def test_a_body_with_a_flaw_is_looked_at(body: bytes) -> None:
+    assert may_have_flaw(body)
+    assert not may_have_flaw(b'[{"kind": "ready", "at": 1795945919.764222, "id": "15d64fe3"}]')
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ LONGEST = 2 << 20
 DEEPEST = 64
 # A number of more digits is not read back as the same by everybody.
 _DIGITS = 10**400
+# What a JSON body with such a text or number holds, if it is ASCII; others may hold it, too.
+_SUSPECT = re.compile(rb"\0|\\u|[eE][-+]?\d{3}|\d{200}|NaN|Infinity")
 _BAD = re.compile("[\0\ud800-\udfff]")
 # What is left of these are the bytes of a file's name that is not UTF-8, as Python writes them.
 _BAD_IN_NAMES = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
@@ -35,6 +37,13 @@ def flaw(value: Any, where: str = "", *, names: bool = False) -> Flaw | None:
     for message, path in _flaws(value, (), _BAD_IN_NAMES if names else _BAD):
         return Flaw(message, printable(".".join([where, *path] if where else path)))
     return None
+
+
+def may_have_flaw(body: bytes) -> bool:
+    """Whether ``flaw`` may find something in the value of a JSON body. In most it cannot, and
+    looking at each value takes longer than to read them."""
+    is_large = len(body) > LONGEST or body.count(b"[") + body.count(b"{") > DEEPEST
+    return is_large or not body.isascii() or _SUSPECT.search(body) is not None
 
 
 def flaw_of_text(text: str) -> str:

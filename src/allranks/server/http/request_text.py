@@ -37,7 +37,7 @@ def parse(body: bytes, *, names: bool = False) -> Any:
     LIMITS.check_members(body)
     try:
         value = json.loads(body)
-        flaw = text.flaw(value, names=names)
+        flaw = text.flaw(value, names=names) if text.may_have_flaw(body) else None
     except RecursionError:
         flaw = text.Flaw(f"values nest more than {text.DEEPEST} deep", "")
     _refuse(flaw)
