@@ -16,6 +16,7 @@ from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import Environments
 from allranks.server.assets.input_turns import InputTurns
 from allranks.server.assets.node_files import NodeFiles
+from allranks.server.assets.planning_assets import PlanningAssets
 from allranks.server.assets.state_folders import States
 from allranks.server.assets.working_folders import WorkingFolders
 from allranks.server.auth.identity import Auth
@@ -123,6 +124,17 @@ class Services(NamedTuple):
         data = ({"force": True} if force else {}) | ({"why": why} if why else {})
         self.records.append(name, [row.event(Kind.CANCEL_ASKED, data=data)])
         self.loops.wake(name)
+
+    def planning(self, environments: Environments | None = None) -> PlanningAssets:
+        """What jobs are planned with, by default with all of its environments."""
+        return PlanningAssets(
+            self.home,
+            self.clusters,
+            environments or self.environments,
+            self.datastores,
+            self.components,
+            self.records.answering,
+        )
 
     def require_unchanged(self, sources: Sequence[str | None]) -> None:
         """Raise MissingData if data or models at these paths are not what was uploaded or

@@ -32,7 +32,8 @@ from allranks.sdk.submit.current_environment import current, tools
 from allranks.sdk.submit.paths import environment_of, has_files, local
 from allranks.sdk.submit.prepare import prepare
 from allranks.server.assets.data_locations import places
-from allranks.server.assets.read_only_home import ReadOnlyHome, read_only_home
+from allranks.server.assets.planning_assets import PlanningAssets
+from allranks.server.assets.read_only_home import read_only_home
 from allranks.server.clusters.clusters import Clusters
 from allranks.server.clusters.default_gpus import choice
 from allranks.spec.fields.problems import placed
@@ -113,7 +114,7 @@ def preflight(
     return findings + list(verdicts.of_gang(question, answers))
 
 
-def _plan(data: Mapping[str, Any], folder: Path, file: Path, assets: ReadOnlyHome) -> Task:
+def _plan(data: Mapping[str, Any], folder: Path, file: Path, assets: PlanningAssets) -> Task:
     """The plan of the job. Raises SpecError for what this version cannot run."""
     _, lines = load.read(load.content(file), file=str(file))
     try:
@@ -121,7 +122,7 @@ def _plan(data: Mapping[str, Any], folder: Path, file: Path, assets: ReadOnlyHom
         job = CommandJob.parse({**data, **lies})
         table, environment = assets.environments.table(), job.environment
         compute = str(data.get("compute") or "")
-        there = places(job, assets.datastores, settings.home())
+        there = places(job, assets.datastores, assets.home)
         engine = _container(job, assets.clusters)
         on = Compute(compute, engine is not None)
         context = CompileContext(

@@ -124,10 +124,9 @@ def _checked_here(opened: _JobFile, allow_large: bool) -> list[str]:
     from allranks.server.parents.check import check  # lazy: as above
     from allranks.server.submission.submit import Submission  # lazy: as above
 
-    home = settings.home()
-    with opened as file, read_only_home(home) as assets:
+    with opened as file, read_only_home(settings.home()) as assets:
         submission, _ = prepare(file.job.to_dict(), file.base, allow_large=allow_large)
-        return check(Submission.load(submission), home, *assets)
+        return check(Submission.load(submission), assets)
 
 
 def _checked_elsewhere(opened: _JobFile, allow_large: bool) -> list[str] | None:

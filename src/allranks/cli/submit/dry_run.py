@@ -17,7 +17,8 @@ from allranks.core.plan import Plan
 from allranks.masking import all_without_credentials, without_credentials
 from allranks.sdk.connection import find_server
 from allranks.sdk.submit.prepare import prepare
-from allranks.server.assets.read_only_home import ReadOnlyHome, read_only_home
+from allranks.server.assets.planning_assets import PlanningAssets
+from allranks.server.assets.read_only_home import read_only_home
 from allranks.server.parents.pipeline.create import pipeline_plan
 from allranks.server.parents.sweep.create import trial_plan
 from allranks.server.submission.submit import Submission, plan
@@ -40,16 +41,14 @@ def dry_run(
     if server := find_server.of_another_home():
         show.talk(f"note: planned with the computes and assets of this machine, not of {server}")
     submission, _ = prepare(spec, base, in_place=in_place, allow_large=allow_large)
-    home = settings.home()
     kind = job_type(submission["spec"])
-    with read_only_home(home) as assets:
+    with read_only_home(settings.home()) as assets:
         if kind == "pipeline":
-            return _pipeline(Submission.load(submission), home, assets, json)
-        where = (home, assets.clusters, assets.environments, assets.datastores)
+            return _pipeline(Submission.load(submission), assets, json)
         if kind == "sweep":
-            _, job = trial_plan(Submission.load(submission), *where)
+            _, job = trial_plan(Submission.load(submission), assets)
         else:
-            job = plan(Submission.load(submission), *where)
+            job = plan(Submission.load(submission), assets)
         rendered = assets.clusters.engine(assets.clusters.cluster(job)).render(job.gang)
     shown = report(job, rendered, submission["spec"])
     if json:
@@ -59,16 +58,9 @@ def dry_run(
     return 0
 
 
-def _pipeline(submission: Submission, home: settings.Home, assets: ReadOnlyHome, json: bool) -> int:
+def _pipeline(submission: Submission, assets: PlanningAssets, json: bool) -> int:
     """Print the steps of a pipeline in the order they run."""
-    _, steps = pipeline_plan(
-        submission,
-        home,
-        assets.clusters,
-        assets.environments,
-        assets.datastores,
-        component=assets.components.find,
-    )
+    _, steps = pipeline_plan(submission, assets)
     listing = [
         {
             "step": step.name,

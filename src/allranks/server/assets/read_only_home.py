@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from allranks.server.assets import components as registered
 from allranks.server.assets import datastores as stores
@@ -14,6 +13,7 @@ from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import KIND, Environments
 from allranks.server.assets.model_versions import KIND as MODEL
 from allranks.server.assets.model_versions import ModelVersions
+from allranks.server.assets.planning_assets import PlanningAssets
 from allranks.server.clusters.clusters import Clusters
 from allranks.settings import Home, database, has_record
 from allranks.store.assets import Assets
@@ -24,29 +24,25 @@ from allranks.store.key_values import Settings
 from allranks.store.secrets import Secrets
 
 
-class ReadOnlyHome(NamedTuple):
-    """What submitting a job reads. It can be used until `read_only_home` ends."""
-
-    clusters: Clusters
-    environments: Environments
-    datastores: Datastores
-    components: Components
-
-
 @contextlib.contextmanager
-def read_only_home(home: Home) -> Iterator[ReadOnlyHome]:
-    """Open the database of a home, if it has one, and close it in the end. Raises ServerError if it
-    cannot be opened."""
+def read_only_home(home: Home) -> Iterator[PlanningAssets]:
+    """Open the database of a home, if it has one, and close it in the end: what it yields can be
+    used until then. Raises ServerError if it cannot be opened."""
     if not has_record(home):
-        yield ReadOnlyHome(
-            Clusters(home, None), Environments(None, None), Datastores(home.data), Components(None)
+        yield PlanningAssets(
+            home,
+            Clusters(home, None),
+            Environments(None, None),
+            Datastores(home.data),
+            Components(None),
         )
         return
     with opened_database(database(home)) as engine:
         settings = Settings(engine)
         secrets = Secrets(settings, home.secrets)
         models = ModelVersions(Assets(engine, MODEL), Trees(home.models))
-        yield ReadOnlyHome(
+        yield PlanningAssets(
+            home,
             Clusters(home, Computes(engine)),
             Environments(Assets(engine, KIND), settings),
             Datastores(home.data, settings, Assets(engine, stores.KIND), secrets, models),

@@ -10,7 +10,6 @@ from allranks.core.data.model_flavor import script_problem
 from allranks.core.endpoints.record import Deployment, Endpoint, registered_model
 from allranks.core.plan import Plan
 from allranks.errors import Conflict, MissingCode, NotFound, Problem, Refused, SpecError
-from allranks.server.assets.data_locations import Find
 from allranks.server.dependencies import Services
 from allranks.server.endpoints.model_environment import environment_of, with_environment
 from allranks.server.loop.mailbox import ADDRESS
@@ -51,9 +50,8 @@ def require_capacity(row: Deployment, services: Services) -> Plan:
     """The plan of a replica. Raises what its job would be refused with, and SpecError if this
     machine cannot hold all replicas, which count as the nodes of one job."""
     replica = Submission.load(row.submission)
-    find: Find = services.records.answering
-    where = (services.home, services.clusters, services.environments, services.datastores, find)
-    planned = plan(replica._replace(spec={**replica.spec, "name": row.name}), *where)
+    named = replica._replace(spec={**replica.spec, "name": row.name})
+    planned = plan(named, services.planning())
     scale = row.scale
     replicas = scale.most if scale is not None else row.instances
     if services.clusters.runs_here(planned):

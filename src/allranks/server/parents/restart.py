@@ -84,7 +84,7 @@ def _run_anew(row: JobRow, services: Services, by: str, spec: Mapping[str, Any])
         )
         if row.type == "sweep":
             return create_sweep(named, services, by, envs)
-        return create_pipeline(named, services, by, envs, component=services.components.find)
+        return create_pipeline(named, services, by, envs)
 
     return under_next_name(row.name, services, submit_as)
 

@@ -18,7 +18,7 @@ def create_parent(submission: Submission, services: Services, by: str) -> tuple[
     trace."""
     kind = job_type(submission.spec)
     if kind == "pipeline":
-        row = create_pipeline(submission, services, by, component=services.components.find)
+        row = create_pipeline(submission, services, by)
     else:
         parse_any(submission.spec)  # refuses unknown types
         row = create_sweep(submission, services, by)

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 from allranks.core.schedule import next_time
 from allranks.errors import MissingCode, SpecError
 from allranks.masking import all_without_credentials
-from allranks.server.assets.data_locations import Find
 from allranks.server.dependencies import Services
-from allranks.server.parents.pipeline.create import pipeline_plan
-from allranks.server.parents.sweep.create import trial_plan
-from allranks.server.submission.submit import Submission, plan
+from allranks.server.parents.check import check
+from allranks.server.submission.submit import Submission
 from allranks.server.timestamps import iso_time
 from allranks.spec.job_type import job_type
 from allranks.spec.schedule import Schedule, parse_schedule
@@ -34,7 +32,7 @@ def create_schedule(
     now = datetime.now(UTC)
     made = Submission.load(submission)
     try:
-        _check(made._replace(spec={**made.spec, "name": schedule.name}), services)
+        check(made._replace(spec={**made.spec, "name": schedule.name}), services.planning())
     except SpecError as error:
         problems = [e._replace(where=f"create_job.{e.where}", line=None) for e in error.problems]
         raise SpecError(problems) from None
@@ -91,15 +89,3 @@ def shown(row: ScheduleRow) -> ScheduleAnswer:
 def parse(row: ScheduleRow) -> Schedule:
     """The schedule of a row."""
     return parse_schedule(row.spec)
-
-
-def _check(submission: Submission, services: Services) -> None:
-    find: Find = services.records.answering
-    where = (services.home, services.clusters, services.environments, services.datastores, find)
-    kind = job_type(submission.spec)
-    if kind == "pipeline":
-        pipeline_plan(submission, *where, services.components.find)
-    elif kind == "sweep":
-        trial_plan(submission, *where)
-    else:
-        plan(submission, *where)

@@ -19,8 +19,8 @@ from allranks.core.plan import CurrentPython, Plan
 from allranks.engines.base import Kind
 from allranks.errors import Conflict, Forbidden, MissingCode, NotFound, Problem, SpecError
 from allranks.server.assets.data_locations import Find, NodeDisks, places, referred
-from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import Environments
+from allranks.server.assets.planning_assets import PlanningAssets
 from allranks.server.clusters.clusters import Clusters
 from allranks.server.clusters.default_gpus import choice
 from allranks.server.dependencies import Services
@@ -28,7 +28,6 @@ from allranks.server.ending.output_assets import refuse_taken
 from allranks.server.jobs.services import missing_program
 from allranks.server.jobs.view import signed, submitter
 from allranks.server.submission.continuation import Continuation, set_aside
-from allranks.settings import Home
 from allranks.spec.compute import Compute
 from allranks.spec.ignored_keys import job_notes
 from allranks.spec.job import CommandJob, parse
@@ -109,17 +108,10 @@ def _is_text_map(data: Any) -> bool:
     )
 
 
-def plan(
-    submission: Submission,
-    home: Home,
-    clusters: Clusters,
-    environments: Environments,
-    datastores: Datastores,
-    find: Find | None = None,
-) -> Plan:
-    """The plan of a submission. Has no effects, but may query the cluster for its GPUs. ``find``
-    looks up other jobs; without it, or if it returns None, their outputs are assumed to exist.
-    Raises SpecError for an invalid job, Refused for one that never fits the compute."""
+def plan(submission: Submission, assets: PlanningAssets) -> Plan:
+    """The plan of a submission. Has no effects, but may query the cluster for its GPUs. Raises
+    SpecError for an invalid job, Refused for one that never fits the compute."""
+    home, clusters, environments, datastores, _, find = assets
     spec = parse(submission.spec)
     name = spec.name
     if name is None:
@@ -238,7 +230,7 @@ def submit(
     the child of another job. ``restarts``: the job that it was made from. A refused job leaves no
     trace."""
     services.clusters.prepare(submission.spec.get("compute"))
-    spec, made = _planned(submission, services, by, environments or services.environments)
+    spec, made = _planned(submission, services, by, environments)
     if after is not None:
         # Checked before anything is copied.
         require_code(submission, services)
@@ -275,7 +267,7 @@ def submit_all(submissions: Sequence[Submission], services: Services, by: str) -
                 if submission.continues:
                     hint = "submit it by itself"
                     raise SpecError(Problem("a job of a list continues no other", hint=hint))
-                planned.append(_planned(submission, services, by, services.environments))
+                planned.append(_planned(submission, services, by))
             except SpecError as error:
                 for problem in error.problems:
                     where = f"jobs.{number}" + (f".{problem.where}" if problem.where else "")
@@ -296,17 +288,10 @@ def submit_all(submissions: Sequence[Submission], services: Services, by: str) -
 
 
 def _planned(
-    submission: Submission, services: Services, by: str, environments: Environments
+    submission: Submission, services: Services, by: str, environments: Environments | None = None
 ) -> tuple[dict[str, Any], Plan]:
     """The spec as it is stored, and the plan. Raises as ``plan``."""
-    made = plan(
-        submission,
-        services.home,
-        services.clusters,
-        environments,
-        services.datastores,
-        services.records.answering,
-    )
+    made = plan(submission, services.planning(environments))
     _require_own_session(made, services, by)
     spec, models = signed(submission.spec, by), services.models.versions
     if pinned := recipe.reference(made.task.environment):

@@ -117,13 +117,7 @@ def _job(run: ImportedRun, services: Services, who: Person) -> NewJob:
         "display_name": run.display_name,
         "properties": {_SOURCE: run.source, _LINES: "1"},
     }
-    made = plan(
-        Submission(spec),
-        services.home,
-        services.clusters,
-        services.environments,
-        services.datastores,
-    )
+    made = plan(Submission(spec), services.planning()._replace(find=None))
     made = made._replace(compute="elsewhere")
     return NewJob(signed(spec, who.name), made, outcome=_outcome(run))
 

@@ -141,9 +141,7 @@ def check(data: Annotated[Any, BODY], services: ServicesDep) -> list[str]:
     (400, 409, 422), but for local data and code, which need not be here."""
     from allranks.server.parents import check  # lazy: as above
 
-    assets = (services.environments, services.datastores, services.components)
-    where = (services.home, services.clusters, *assets)
-    return check.check(Submission.load(data), *where, services.records.answering)
+    return check.check(Submission.load(data), services.planning())
 
 
 def create_list(

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from allranks.core.environments.recipe import reference
 from allranks.core.plan import Gang, Plan, Rules, Task
 from allranks.errors import NotFound, Problem, Refused, SpecError
-from allranks.server.assets.data_locations import Find
-from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import Environments
-from allranks.server.clusters.clusters import Clusters
+from allranks.server.assets.planning_assets import PlanningAssets
 from allranks.server.dependencies import Services
 from allranks.server.jobs.view import signed
 from allranks.server.parents.kept_nodes import shared_needs
 from allranks.server.parents.sweep.create import trial_plan
 from allranks.server.submission.continuation import set_aside
 from allranks.server.submission.submit import Submission, plan, require_code
-from allranks.settings import Home
 from allranks.spec.pipeline.component import with_components
 from allranks.spec.pipeline.job import PipelineJob
 from allranks.spec.pipeline.steps import Step, child_spec, steps_of
 from allranks.store.jobs.job_rows import Child, JobRow, snapshots
 from allranks.store.key_values import read_once
-
-# Looks up a registered component by its reference and the key that has it. Raises SpecError.
-FindComponent = Callable[[str, str], Mapping[str, Any]]
-
-
-def unregistered(reference: str, where: str) -> Mapping[str, Any]:
-    """A `FindComponent` that knows none."""
-    hint = "give the component's file"
-    raise SpecError(Problem(f"component {reference!r} not found", where, hint=hint))
 
 
 class Checked(dict[str, Step]):
@@ -43,35 +31,28 @@ class Checked(dict[str, Step]):
         self.plans: dict[str, Plan] = {}
 
 
-def pipeline_plan(
-    submission: Submission,
-    home: Home,
-    clusters: Clusters,
-    environments: Environments,
-    datastores: Datastores,
-    find: Find | None = None,
-    component: FindComponent = unregistered,
-) -> tuple[PipelineJob, Checked]:
+def pipeline_plan(submission: Submission, assets: PlanningAssets) -> tuple[PipelineJob, Checked]:
     """A pipeline and its steps, each checked as its job will be. Raises one SpecError with the
     pipeline's keys, and Refused."""
-    pipeline = PipelineJob.parse(with_components(submission.spec, component))
+    pipeline = PipelineJob.parse(with_components(submission.spec, assets.components.find))
     if pipeline.name is None:
         raise SpecError(Problem("a job needs a name", "name", hint="the CLI generates one"))
     steps = Checked(steps_of(pipeline))
     names = {each: f"{pipeline.name}_{each}" for each in steps}
 
     def find_or_planned(name: str) -> JobRow | None:
-        return None if find is None or name in names.values() else find(name)
+        return None if assets.find is None or name in names.values() else assets.find(name)
+
+    of_steps = assets._replace(find=find_or_planned)
 
     def check(step: Step) -> None:
         child = step_submission(submission, step, pipeline, names[step.name], names)
-        common = (home, clusters, environments, datastores, find_or_planned)
         if step.type == "sweep":
-            trial_plan(child, *common)
+            trial_plan(child, of_steps)
         elif step.type == "pipeline":
-            pipeline_plan(child, *common, component)
+            pipeline_plan(child, of_steps)
         else:
-            steps.plans[step.name] = plan(child, *common)
+            steps.plans[step.name] = plan(child, of_steps)
 
     problems: list[Problem] = []
     with read_once():
@@ -106,20 +87,12 @@ def create_pipeline(
     by: str,
     environments: Environments | None = None,
     child: Child | None = None,
-    component: FindComponent = unregistered,
 ) -> JobRow:
     """Record a pipeline, which then submits its steps. A refused one leaves no trace. ``child``: it
     is a step of another one."""
-    pipeline, steps = pipeline_plan(
-        submission,
-        services.home,
-        services.clusters,
-        environments or services.environments,
-        services.datastores,
-        services.records.answering,
-        component,
-    )
-    spec = signed(_pinned(with_components(submission.spec, component), steps.plans), by)
+    pipeline, steps = pipeline_plan(submission, services.planning(environments))
+    resolved = with_components(submission.spec, services.components.find)
+    spec = signed(_pinned(resolved, steps.plans), by)
     made = _plan(submission, pipeline, services, child)
     needs = shared_needs(steps.plans, services) if pipeline.reuse_nodes else {}
     services.uploads.require_unchanged(spec)

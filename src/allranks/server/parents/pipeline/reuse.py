@@ -49,11 +49,11 @@ class Reuse:
         """What is known of a step before it is submitted. Raises SpecError and Refused as its
         submission does."""
         services = self._services
-        where = (services.home, services.clusters, environments, services.datastores)
+        assets = services.planning(environments)
         if step.type == "sweep":
-            _, made = trial_plan(submission, *where, services.records.answering)
+            _, made = trial_plan(submission, assets)
         else:
-            made = plan(submission, *where, services.records.answering)
+            made = plan(submission, assets)
         if not step.deterministic:
             return Reusable(made, None, "its component says `is_deterministic: false`")
         parts = self._parts(step, submission, made.task)

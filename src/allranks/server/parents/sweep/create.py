@@ -5,16 +5,13 @@ from __future__ import annotations
 from allranks.core.environments.recipe import reference
 from allranks.core.plan import Plan
 from allranks.errors import Problem, SpecError
-from allranks.server.assets.data_locations import Find
-from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import Environments
-from allranks.server.clusters.clusters import Clusters
+from allranks.server.assets.planning_assets import PlanningAssets
 from allranks.server.dependencies import Services
 from allranks.server.jobs.view import signed
 from allranks.server.parents.sweep.sampler import draw, grid_size
 from allranks.server.submission.continuation import set_aside
 from allranks.server.submission.submit import Submission, plan, require_code
-from allranks.settings import Home
 from allranks.spec.shell.expressions import references
 from allranks.spec.sweep.job import SweepJob
 from allranks.store.jobs.job_rows import Child, JobRow
@@ -33,19 +30,12 @@ def first_trial(submission: Submission) -> tuple[SweepJob, Submission]:
     return sweep, submission._replace(spec=spec)
 
 
-def trial_plan(
-    submission: Submission,
-    home: Home,
-    clusters: Clusters,
-    environments: Environments,
-    datastores: Datastores,
-    find: Find | None = None,
-) -> tuple[SweepJob, Plan]:
+def trial_plan(submission: Submission, assets: PlanningAssets) -> tuple[SweepJob, Plan]:
     """A sweep, and the plan of its first trial as ``submit.plan`` makes it. Raises SpecError with
     the sweep's own keys."""
     sweep, first = first_trial(submission)
     try:
-        return sweep, plan(first, home, clusters, environments, datastores, find)
+        return sweep, plan(first, assets)
     except SpecError as error:
         raise SpecError([_in_sweep(problem) for problem in error.problems]) from None
 
@@ -59,14 +49,7 @@ def create_sweep(
 ) -> JobRow:
     """Record a sweep, which then submits its trials. A refused sweep leaves no trace. ``child``: it
     is a step of a pipeline."""
-    sweep, first = trial_plan(
-        submission,
-        services.home,
-        services.clusters,
-        environments or services.environments,
-        services.datastores,
-        services.records.answering,
-    )
+    sweep, first = trial_plan(submission, services.planning(environments))
     spec = signed(submission.spec, by)
     if pinned := reference(first.task.environment):
         # All trials get the same version, also after `@latest` has changed.
