@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -21,7 +21,7 @@ from allranks.spec.endpoint import (
     model_reference,
 )
 from allranks.spec.fields.base import Part
-from allranks.spec.fields.problems import Models, placed, validated, without_none
+from allranks.spec.fields.problems import Models, validated, without_none
 from allranks.spec.fields.scalars import (
     Count,
     EmptyableText,
@@ -202,18 +202,11 @@ def parse_batch_deployment(
     """Raises one SpecError with all problems."""
     if _is_pipeline(data):
         kind = PipelineComponentBatchDeployment
-        pipeline = validated(kind, without_none(data), {"": (kind,)}, lines, file)
-        if (pipeline.component is None) == (pipeline.job_definition is None):
-            hint = "component: azureml:NAME@latest, or job_definition: azureml:JOB"
-            why = Problem("a pipeline's deployment has a component or a job", hint=hint)
-            raise SpecError([placed(why, lines or {})], file=file)
+        pipeline = validated(kind, without_none(data), {"": (kind,)}, lines, file, _of_pipeline)
         if isinstance(component := component_of(pipeline), Mapping):
             parse_component({"type": "pipeline", **component})
         return pipeline
-    made = validated(BatchDeployment, without_none(_flat(data)), _MODELS, lines, file)
-    if problem := _problem_of(made):
-        raise SpecError([placed(problem, lines or {})], file=file)
-    return made
+    return validated(BatchDeployment, without_none(_flat(data)), _MODELS, lines, file, _across)
 
 
 _MODELS: Models = {
@@ -223,6 +216,12 @@ _MODELS: Models = {
     "resources": (Resources,),
     "model": (InlineModel,),
 }
+
+
+def _of_pipeline(deployment: PipelineComponentBatchDeployment) -> Iterator[Problem]:
+    if (deployment.component is None) == (deployment.job_definition is None):
+        hint = "component: azureml:NAME@latest, or job_definition: azureml:JOB"
+        yield Problem("a pipeline's deployment has a component or a job", hint=hint)
 
 
 def _is_pipeline(data: Mapping[str, Any]) -> bool:
@@ -246,14 +245,13 @@ def _flat(data: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _problem_of(made: BatchDeployment) -> Problem | None:
+def _across(made: BatchDeployment) -> Iterator[Problem]:
     if made.code_configuration is None and made.model is None:
         hint = "model: azureml:NAME:VERSION, with code_configuration unless it is MLflow's"
-        return Problem("a deployment needs a model or a scoring script", hint=hint)
+        yield Problem("a deployment needs a model or a scoring script", hint=hint)
     if isinstance(made.model, InlineModel) and made.model.type == "triton_model":
         hint = "write a scoring script"
-        return Problem("Triton is not started here", "model.type", hint=hint)
-    return None
+        yield Problem("Triton is not started here", "model.type", hint=hint)
 
 
 def notes(data: Mapping[str, Any]) -> list[str]:

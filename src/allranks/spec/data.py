@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from allranks.errors import SpecError
 from allranks.spec.fields.base import Asset, Part
-from allranks.spec.fields.problems import placed, problems
+from allranks.spec.fields.problems import validated
 from allranks.spec.fields.scalars import Name, PathText, Text, Texts
 from allranks.spec.job_parts import AssetType
 
@@ -54,9 +54,9 @@ def parse_as(
     path."""
     values = {key: value for key, value in data.items() if value is not None and key not in _IDLE}
     try:
-        return kind.model_validate(values)
-    except ValidationError as error:
-        errors = problems(error, values, {"": (kind,)})
-    if "path" not in values:
-        errors = [e._replace(hint=hint) if e.where == "path" else e for e in errors]
-    raise SpecError([placed(problem, lines or {}) for problem in errors], file=file)
+        return validated(kind, values, {"": (kind,)}, lines, file)
+    except SpecError as error:
+        if "path" in values:
+            raise
+        errors = [e._replace(hint=hint) if e.where == "path" else e for e in error.problems]
+        raise SpecError(errors, file=file) from None

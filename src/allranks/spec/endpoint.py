@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from allranks.errors import Problem, SpecError
+from allranks.errors import Problem
 from allranks.spec.fields.base import Part
-from allranks.spec.fields.problems import Models, placed, validated, without_none
+from allranks.spec.fields.problems import Models, validated, without_none
 from allranks.spec.fields.scalars import (
     EmptyableText,
     Free,
@@ -205,25 +205,23 @@ def parse_endpoint(
     data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
 ) -> Endpoint:
     """Raises one SpecError with all problems."""
-    made = validated(Endpoint, without_none(data), {"": (Endpoint,)}, lines, file)
-    if problem := traffic_problem(made.traffic):
-        raise SpecError([placed(problem, lines or {})], file=file)
-    if sum(made.mirror_traffic.values()) > 50:
-        hint = "mirror_traffic is for one deployment, and at most 50 percent"
-        problem = Problem("more than 50 percent are mirrored", "mirror_traffic", hint=hint)
-        raise SpecError([placed(problem, lines or {})], file=file)
-    return made
+    models: Models = {"": (Endpoint,)}
+    return validated(Endpoint, without_none(data), models, lines, file, _problems_of_traffic)
 
 
 def parse_deployment(
     data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
 ) -> Deployment:
     """Raises one SpecError with all problems."""
-    made = validated(Deployment, without_none(data), _MODELS, lines, file)
-    several = [*_problems_of(made)]
-    if several:
-        raise SpecError([placed(problem, lines or {}) for problem in several], file=file)
-    return made
+    return validated(Deployment, without_none(data), _MODELS, lines, file, _problems_of)
+
+
+def _problems_of_traffic(made: Endpoint) -> Iterator[Problem]:
+    if problem := traffic_problem(made.traffic):
+        yield problem
+    if sum(made.mirror_traffic.values()) > 50:
+        hint = "mirror_traffic is for one deployment, and at most 50 percent"
+        yield Problem("more than 50 percent are mirrored", "mirror_traffic", hint=hint)
 
 
 def traffic_problem(traffic: Mapping[str, int]) -> Problem | None:

@@ -4,13 +4,13 @@ command line all use ``parse``."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field
 
 from allranks.errors import Problem, SpecError
 from allranks.spec.fields.metric_formats import BUILTIN, KNOWN
-from allranks.spec.fields.problems import nearest, placed, problems
+from allranks.spec.fields.problems import Models, nearest
 from allranks.spec.fields.scalars import DataName, Name, Text
 from allranks.spec.job_keys import CommandKeys, JobKeys
 from allranks.spec.job_parts import (
@@ -45,31 +45,45 @@ class CommandJob(CommandKeys, JobKeys):
     inside: Name | None = None
 
     @classmethod
-    def parse(
-        cls,
-        data: Mapping[str, Any],
-        lines: Mapping[str, int] | None = None,
-        file: str | None = None,
-    ) -> Self:
-        """The job in ``data``; ``lines`` has the line of each dotted key in ``file``.
+    def _models(cls) -> Models:
+        return MODELS
 
-        Raises one SpecError with all problems.
-        """
-        lines = lines or {}
-        # An empty section in YAML (`tags:`) counts as absent.
-        values = {k: v for k, v in data.items() if v is not None and k not in READ_ONLY}
-        try:
-            job = cls.model_validate(values)
-        except ValidationError as error:
-            errors = problems(error, values, MODELS)
-            raise SpecError([placed(p, lines) for p in errors], file=file) from None
-        except UnicodeEncodeError as error:
-            half = error.object[error.start : error.end]
-            message = f"{half!r} is an incomplete character"
-            raise SpecError(Problem(message, hint="correct or remove it"), file=file) from None
-        if crossed := [placed(problem, lines) for problem in _crossed(job)]:
-            raise SpecError(crossed, file=file)
-        return job
+    def _across(self) -> Iterator[Problem]:
+        """Checks across keys: references, and counts that must agree."""
+        defined = {
+            "name",
+            *(f"inputs.{name}" for name in self.inputs),
+            *(f"outputs.{name}" for name in self.outputs),
+            *(f"search_space.{name}" for name in self.search_space),
+        }
+        yield from unknown_references(self.command, defined, "command")
+        for name, value in self.environment_variables.items():
+            yield from unknown_references(value, defined, f"environment_variables.{name}")
+        for name, output in self.outputs.items():
+            yield from unknown_references(
+                output.path or "", {"name", "default_datastore"}, f"outputs.{name}.path"
+            )
+        yield from _unknown_metrics(self.metrics)
+        if self.retry.max_attempts == 1 and self.retry.budgets != Budgets():
+            yield Problem(
+                "`budgets` has no effect with `max_attempts: 1`",
+                where="retry.budgets",
+                hint="set `retry.max_attempts` to 2 or more; `on: [preempted]` excludes other "
+                "causes",
+            )
+        if self.session is not None and self.inside is not None:
+            hint = "leave out one of them"
+            yield Problem("a session is not inside of another", where="inside", hint=hint)
+        nodes, distribution = self.resources.instance_count, self.distribution
+        if isinstance(distribution, TensorFlowDistribution):
+            workers = distribution.worker_count
+            if workers not in (None, nodes):
+                why = "each instance runs one worker"
+                yield Problem(
+                    f"`worker_count` is {workers} for {nodes} instances; {why}",
+                    where="distribution.worker_count",
+                    hint=f"remove it, or set `resources.instance_count: {workers}`",
+                )
 
 
 def parse(
@@ -80,7 +94,7 @@ def parse(
 
 
 # The valid keys at each place; `*` is a name chosen by the user.
-MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
+MODELS: Models = {
     "": (CommandJob,),
     "inputs.*": (Input,),
     "outputs.*": (Output,),
@@ -97,44 +111,6 @@ MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
     "services.*": SERVICES,
     "identity": IDENTITIES,
 }
-# Keys that `az ml job show` prints and `az ml job create` ignores.
-READ_ONLY = frozenset({"id", "status", "creation_context", "log_files", "parameters"})
-
-
-def _crossed(job: CommandJob) -> Iterator[Problem]:
-    """Checks across keys: references, and counts that must agree."""
-    defined = {
-        "name",
-        *(f"inputs.{name}" for name in job.inputs),
-        *(f"outputs.{name}" for name in job.outputs),
-        *(f"search_space.{name}" for name in job.search_space),
-    }
-    yield from unknown_references(job.command, defined, "command")
-    for name, value in job.environment_variables.items():
-        yield from unknown_references(value, defined, f"environment_variables.{name}")
-    for name, output in job.outputs.items():
-        yield from unknown_references(
-            output.path or "", {"name", "default_datastore"}, f"outputs.{name}.path"
-        )
-    yield from _unknown_metrics(job.metrics)
-    if job.retry.max_attempts == 1 and job.retry.budgets != Budgets():
-        yield Problem(
-            "`budgets` has no effect with `max_attempts: 1`",
-            where="retry.budgets",
-            hint="set `retry.max_attempts` to 2 or more; `on: [preempted]` excludes other causes",
-        )
-    if job.session is not None and job.inside is not None:
-        hint = "leave out one of them"
-        yield Problem("a session is not inside of another", where="inside", hint=hint)
-    nodes, distribution = job.resources.instance_count, job.distribution
-    if isinstance(distribution, TensorFlowDistribution):
-        workers = distribution.worker_count
-        if workers not in (None, nodes):
-            yield Problem(
-                f"`worker_count` is {workers} for {nodes} instances; each instance runs one worker",
-                where="distribution.worker_count",
-                hint=f"remove it, or set `resources.instance_count: {workers}`",
-            )
 
 
 def _unknown_metrics(metrics: Mapping[str, Metric | str]) -> Iterator[Problem]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
@@ -17,8 +17,10 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
+from allranks.errors import Problem
 from allranks.spec.base_job import BaseJob
 from allranks.spec.fields.base import Part
+from allranks.spec.fields.problems import Models, validated, without_none
 from allranks.spec.fields.scalars import (
     DataName,
     EmptyableText,
@@ -106,6 +108,10 @@ class Outputs(dict[str, Output]):
         return core_schema.no_info_after_validator_function(cls, handler(dict[DataName, AnyOutput]))
 
 
+# Keys that `az ml job show` prints and `az ml job create` ignores.
+READ_ONLY = frozenset({"id", "status", "creation_context", "log_files", "parameters"})
+
+
 class JobKeys(BaseJob):
     """What command, sweep and pipeline jobs have in common."""
 
@@ -121,6 +127,30 @@ class JobKeys(BaseJob):
     outputs: Outputs = Field(default_factory=Outputs)
     identity: Identity | None = None
     queue_settings: QueueSettings = Field(default_factory=QueueSettings)
+
+    @classmethod
+    def parse(
+        cls,
+        data: Mapping[str, Any],
+        lines: Mapping[str, int] | None = None,
+        file: str | None = None,
+    ) -> Self:
+        """The job in ``data``; ``lines`` has the line of each dotted key in ``file``. Steps of a
+        pipeline are checked by ``steps_of``, when their components are there.
+
+        Raises one SpecError with all problems.
+        """
+        values = {key: v for key, v in without_none(data).items() if key not in READ_ONLY}
+        return validated(cls, values, cls._models(), lines, file, cls._across)
+
+    @classmethod
+    def _models(cls) -> Models:
+        """The valid keys at each place; `*` is a name chosen by the user."""
+        raise NotImplementedError
+
+    def _across(self) -> Iterable[Problem]:
+        """What no single key can know."""
+        raise NotImplementedError
 
 
 class RankKeys(Part):

@@ -13,13 +13,12 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     Field,
-    ValidationError,
 )
 
-from allranks.errors import Problem, SpecError
+from allranks.errors import Problem
 from allranks.spec.base_job import BaseJob
 from allranks.spec.fields.base import Part
-from allranks.spec.fields.problems import placed, problems
+from allranks.spec.fields.problems import validated, without_none
 from allranks.spec.fields.scalars import Count, Integer, Name, Text, Texts, Wrong, sendable
 from allranks.spec.job_parts import snake, typed
 
@@ -164,18 +163,10 @@ def parse_schedule(
     data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
 ) -> Schedule:
     """The schedule in ``data``. Raises one SpecError with everything that is wrong."""
-    values = {key: value for key, value in data.items() if value is not None}
-    try:
-        made = Schedule.model_validate(values)
-    except ValidationError as error:
-        errors = problems(error, values, _MODELS)
-    else:
-        if not (errors := _crossed(made)):
-            return made
-    raise SpecError([placed(problem, lines or {}) for problem in errors], file=file)
+    return validated(Schedule, without_none(data), _MODELS, lines, file, _across)
 
 
-def _crossed(made: Schedule) -> list[Problem]:
+def _across(made: Schedule) -> list[Problem]:
     trigger = made.trigger
     errors: list[Problem] = []
     start, end = trigger.start_time, trigger.end_time

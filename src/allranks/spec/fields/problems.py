@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -51,13 +51,21 @@ def validated(
     models: Models,
     lines: Mapping[str, int] | None = None,
     file: str | None = None,
+    across: Callable[[Of], Iterable[Problem]] = lambda model: (),
 ) -> Of:
-    """The model of the values. Raises one SpecError with all problems."""
+    """The model of the values. Raises one SpecError with all problems, or with those that it has
+    ``across`` keys."""
     try:
-        return kind.model_validate(values)
+        model = kind.model_validate(values)
     except ValidationError as error:
         several = problems(error, values, models)
-        raise SpecError([placed(problem, lines or {}) for problem in several], file=file) from None
+    except UnicodeEncodeError as error:
+        half = error.object[error.start : error.end]
+        several = [Problem(f"{half!r} is an incomplete character", hint="correct or remove it")]
+    else:
+        if not (several := [*across(model)]):
+            return model
+    raise SpecError([placed(problem, lines or {}) for problem in several], file=file)
 
 
 def without_none(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -161,10 +161,7 @@ def parse_component(
             problem = Problem(f"{_REFUSED[kind]} components do not run here", "type", hint=hint)
         raise SpecError(placed(problem, lines), file=file)
     values = {**without_none(data), "type": kind}
-    made = validated(model, values, {**_MODELS, "": (model,)}, lines, file)
-    if wrong := [placed(problem, lines) for problem in _crossed(made)]:
-        raise SpecError(wrong, file=file)
-    return made
+    return validated(model, values, {**_MODELS, "": (model,)}, lines, file, _across)
 
 
 def with_components(data: Any, find: Callable[[str, str], Mapping[str, Any]], at: str = "") -> Any:
@@ -188,7 +185,7 @@ def with_components(data: Any, find: Callable[[str, str], Mapping[str, Any]], at
     return made
 
 
-def _crossed(made: AnyComponent) -> list[Problem]:
+def _across(made: AnyComponent) -> list[Problem]:
     errors: list[Problem] = []
     for name, declared in made.inputs.items():
         where = f"inputs.{name}"

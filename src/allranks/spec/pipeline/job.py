@@ -6,14 +6,15 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
-from allranks.errors import Problem, SpecError
+from allranks.errors import Problem
 from allranks.spec.fields.base import Part
-from allranks.spec.fields.problems import nearest, placed, validated
+from allranks.spec.fields.problems import Models, nearest
 from allranks.spec.fields.scalars import Seconds, Text, sendable
-from allranks.spec.job import MODELS, READ_ONLY
+from allranks.spec.job import MODELS
 from allranks.spec.job_keys import JobKeys
+from allranks.spec.job_parts import snake
 
 
 class Settings(Part):
@@ -36,7 +37,7 @@ class PipelineJob(JobKeys):
     """Steps that run one after the other or side by side, as their inputs are there. Made by
     ``PipelineJob.parse``. The steps are in ``jobs``, or in a pipeline ``component``."""
 
-    type: Literal["pipeline"] = "pipeline"
+    type: Annotated[Literal["pipeline"], BeforeValidator(snake)] = "pipeline"
     settings: Settings = Field(default_factory=Settings)
     limits: PipelineLimits = Field(default_factory=PipelineLimits)
     jobs: Annotated[dict[str, dict[str, Any]], BeforeValidator(sendable)] = Field(
@@ -46,24 +47,18 @@ class PipelineJob(JobKeys):
     reuse_nodes: bool = True
 
     @classmethod
-    def parse(
-        cls,
-        data: Mapping[str, Any],
-        lines: Mapping[str, int] | None = None,
-        file: str | None = None,
-    ) -> PipelineJob:
-        """The pipeline in ``data``; ``lines`` has the line of each dotted key in ``file``. Steps
-        are checked by ``steps_of``, when their components are there.
+    def _models(cls) -> Models:
+        return _MODELS
 
-        Raises one SpecError with everything that is wrong.
-        """
-        lines = lines or {}
-        values = {k: v for k, v in data.items() if v is not None and k not in READ_ONLY}
-        values["type"] = "pipeline"
-        job = validated(cls, values, _MODELS, lines, file)
-        if wrong := [placed(problem, lines) for problem in _crossed(job)]:
-            raise SpecError(wrong, file=file)
-        return job
+    def _across(self) -> list[Problem]:
+        if (self.component is None) == (not self.jobs):
+            where = "jobs" if self.component is None else "component"
+            hint = "add steps under `jobs`" if self.component is None else "remove one of the two"
+            message = (
+                "a pipeline needs steps" if self.component is None else "`jobs` are there as well"
+            )
+            return [Problem(message, where, hint=hint)]
+        return name_problems(self.jobs)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON data without default values; ``parse`` restores the pipeline from it."""
@@ -73,21 +68,12 @@ class PipelineJob(JobKeys):
 # The property of a pipeline that says what packages the current Python has.
 PACKAGES = "allranks.packages"
 NODE_NAME = re.compile(r"[a-z_][a-z0-9_]*", re.ASCII)
-_MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
+_MODELS: Models = {
     "": (PipelineJob,),
     "settings": (Settings,),
     "limits": (PipelineLimits,),
     **{key: MODELS[key] for key in ("inputs.*", "outputs.*", "queue_settings", "identity")},
 }
-
-
-def _crossed(job: PipelineJob) -> list[Problem]:
-    if (job.component is None) == (not job.jobs):
-        where = "jobs" if job.component is None else "component"
-        hint = "add steps under `jobs`" if job.component is None else "remove one of the two"
-        message = "a pipeline needs steps" if job.component is None else "`jobs` are there as well"
-        return [Problem(message, where, hint=hint)]
-    return name_problems(job.jobs)
 
 
 def name_problems(jobs: Mapping[str, Any]) -> list[Problem]:

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from allranks.errors import Problem, SpecError
 from allranks.spec.fields.base import Part
-from allranks.spec.fields.problems import placed, validated
+from allranks.spec.fields.problems import Models
 from allranks.spec.fields.scalars import Count, DataName, Integer, Seconds, Text
-from allranks.spec.job import MODELS, READ_ONLY, unknown_references
+from allranks.spec.job import MODELS, unknown_references
 from allranks.spec.job_keys import CommandKeys, JobKeys
 from allranks.spec.job_parts import Resources, snake, typed
 from allranks.spec.retry import Retry
@@ -149,22 +149,44 @@ class SweepJob(JobKeys):
         self.limits = type(self).parse({**dict(self), "limits": changed}).limits
 
     @classmethod
-    def parse(
-        cls,
-        data: Mapping[str, Any],
-        lines: Mapping[str, int] | None = None,
-        file: str | None = None,
-    ) -> SweepJob:
-        """The sweep in ``data``; ``lines`` has the line of each dotted key in ``file``.
+    def _models(cls) -> Models:
+        return _MODELS
 
-        Raises one SpecError with everything that is wrong.
-        """
-        lines = lines or {}
-        values = {k: v for k, v in data.items() if v is not None and k not in READ_ONLY}
-        job = validated(cls, values, _MODELS, lines, file)
-        if wrong := [placed(problem, lines) for problem in _crossed(job)]:
-            raise SpecError(wrong, file=file)
-        return job
+    def _across(self) -> Iterator[Problem]:
+        defined = {
+            "name",
+            *(f"inputs.{name}" for name in self.inputs),
+            *(f"outputs.{name}" for name in self.outputs),
+            *(f"search_space.{name}" for name in names_of(self.search_space)),
+        }
+        yield from unknown_references(self.trial.command, defined, "trial.command")
+        for name, value in self.trial.environment_variables.items():
+            yield from unknown_references(value, defined, f"trial.environment_variables.{name}")
+        if self.sampling_algorithm.type == "grid":
+            for name, parameter in self.search_space.items():
+                if not isinstance(parameter, Choice):
+                    yield Problem(
+                        f"a grid needs choices, and `{name}` is `{parameter.type}`",
+                        where=f"search_space.{name}",
+                        hint="write `type: choice` with `values`, or use "
+                        "`sampling_algorithm: random`",
+                    )
+        if self.objective is None and (
+            self.sampling_algorithm.type != "grid" or self.early_termination is not None
+        ):
+            yield Problem(
+                "missing: only a grid without early termination runs without it",
+                where="objective",
+                hint="objective: {goal: minimize, primary_metric: loss}; or "
+                "`sampling_algorithm: grid`",
+            )
+        early = {"bayesian": "it learns from complete trials", "asha": "it stops trials itself"}
+        if (kind := self.sampling_algorithm.type) in early and self.early_termination is not None:
+            yield Problem(
+                f"{kind} sampling has no early termination: {early[kind]}",
+                where="early_termination",
+                hint="leave it out, or use `sampling_algorithm: random`",
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON data without default values; ``parse`` restores the sweep from it. Raises SpecError
@@ -201,7 +223,7 @@ class SweepJob(JobKeys):
 _ATTEMPTS = 3
 # The keys of a sweep that its trials have too.
 _SHARED = JobKeys.model_fields.keys() - {"schema_", "name", "display_name", "description"}
-_MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
+_MODELS: Models = {
     **MODELS,
     "": (SweepJob,),
     "trial": (Trial,),
@@ -222,39 +244,3 @@ def default_trials(sweep: Mapping[str, Any]) -> int | None:
     if getattr(kind, "type", kind) != "grid":
         return None
     return math.prod(len(choice.get("values") or [1]) for choice in sweep["search_space"].values())
-
-
-def _crossed(job: SweepJob) -> Iterator[Problem]:
-    """What no single key can know."""
-    defined = {
-        "name",
-        *(f"inputs.{name}" for name in job.inputs),
-        *(f"outputs.{name}" for name in job.outputs),
-        *(f"search_space.{name}" for name in names_of(job.search_space)),
-    }
-    yield from unknown_references(job.trial.command, defined, "trial.command")
-    for name, value in job.trial.environment_variables.items():
-        yield from unknown_references(value, defined, f"trial.environment_variables.{name}")
-    if job.sampling_algorithm.type == "grid":
-        for name, parameter in job.search_space.items():
-            if not isinstance(parameter, Choice):
-                yield Problem(
-                    f"a grid needs choices, and `{name}` is `{parameter.type}`",
-                    where=f"search_space.{name}",
-                    hint="write `type: choice` with `values`, or use `sampling_algorithm: random`",
-                )
-    if job.objective is None and (
-        job.sampling_algorithm.type != "grid" or job.early_termination is not None
-    ):
-        yield Problem(
-            "missing: only a grid without early termination runs without it",
-            where="objective",
-            hint="objective: {goal: minimize, primary_metric: loss}; or `sampling_algorithm: grid`",
-        )
-    early = {"bayesian": "it learns from complete trials", "asha": "it stops trials itself"}
-    if (kind := job.sampling_algorithm.type) in early and job.early_termination is not None:
-        yield Problem(
-            f"{kind} sampling has no early termination: {early[kind]}",
-            where="early_termination",
-            hint="leave it out, or use `sampling_algorithm: random`",
-        )

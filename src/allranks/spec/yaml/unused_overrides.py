@@ -15,7 +15,8 @@ from typing import Any, get_args
 from allranks.errors import Problem, SpecError
 from allranks.spec.any_job import TYPES
 from allranks.spec.fields.problems import nearest
-from allranks.spec.job import READ_ONLY, CommandJob
+from allranks.spec.job import CommandJob
+from allranks.spec.job_keys import READ_ONLY
 from allranks.spec.job_parts import Distribution, snake
 from allranks.spec.job_type import job_type
 from allranks.spec.shell.expressions import references
