@@ -116,6 +116,7 @@ def test_verbs(allranks: Allranks, code: Path) -> None:
         ("environment show -n e -l latest", "environment show e@latest"),
         ("compute create -n c -t slurm --max-instances 4", "compute create c --type slurm "
          "--max-instances 4"),
+        ("compute create -f c.yml --set a=1", "compute create -f c.yml --set a=1"),
         ("schedule disable -n s --no-wait", "schedule pause s"),
         ("online-endpoint update -n e --traffic blue=100", "endpoint update e --traffic blue=100"),
         ("online-deployment create -f d.yml --all-traffic -e e -n d", "deployment create -f d.yml "

@@ -124,8 +124,16 @@ def test_the_example_by_azures_lines(shared: Allranks, shared_home: Path, files:
     assert "moods/words" in shared("model", "delete", "--yes", "kind:1").stderr
     assert "is a batch endpoint" in shared("endpoint", "create", "moods").stderr
 
+    of = ("-n", "words", "-e", "moods", "--set")
+    update = ("az", "ml", "batch-deployment", "update")
+    default = ("update", "-n", "moods", "--set", "defaults.deployment_name=words")
+    assert shared(*az, *default).returncode == 0  # it is so already
+    done = shared(*update, *of, "mini_batch_size=1", "--query", "mini_batch_size")
+    assert done.stdout == "1\n", done.stderr
+    done = shared(*update, *of, "code_configuration.scoring_script=x.py")
+    assert "this comes with files" in done.stderr
     words = ("invoke", "-n", "moods", "--input", "texts", "--query", "name", "-o", "tsv")
-    job = shared(*az, *words, "--mini-batch-size", "1").stdout.strip()
+    job = shared(*az, *words).stdout.strip()
     done = shared("az", "ml", "job", "stream", "-n", job, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     (step,) = answer(shared, "job", "list", "--parent", job)

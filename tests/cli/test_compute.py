@@ -63,11 +63,11 @@ def test_a_file_has_azures_keys_and_the_engines_options(allranks: Allranks, code
         "$schema: https://azuremlschemas.azureedge.net/latest/amlCompute.schema.json\n"
         "name: here\ntype: local\nsize: STANDARD_D2\ntier: Dedicated\nlocation: westus\ncpus: 1.5\n"
     )
-    done = allranks("compute", "create", "-f", "compute.yml")
+    done = allranks("compute", "create", "-f", "compute.yml", "--set", "cpus=1.25")
     assert done.returncode == 0, done.stderr
     assert "`location` has no effect" in done.stderr
     shown = answer(allranks, "compute", "show", "here")
-    assert (shown["tier"], shown["options"]) == ("dedicated", {"cpus": 1.5})
+    assert (shown["tier"], shown["options"]) == ("dedicated", {"cpus": 1.25})
     (host,) = shown["hosts"]
     assert host["ready"]
     assert host["cpus"] >= 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -268,6 +269,7 @@ client.begin_create_or_update(endpoint, local=True)
 def test_local_endpoints_of_azure_need_no_traffic(shared: Allranks, files: Path):
     (files / "r.json").write_text("{}")
     (files / "submit.py").write_text(LOCAL)
+    shutil.copyfile(files / "src" / "score.py", files / "src" / "other.py")
     done = shared("python", "submit.py", timeout=120)
     scored = '["1", "weights"]'
     several = "at-hand has several deployments, none with traffic"
@@ -280,7 +282,17 @@ def test_local_endpoints_of_azure_need_no_traffic(shared: Allranks, files: Path)
     assert shared(*online, "update", *of, "--set", "tags.a=b").returncode == 0
     assert shared(*online, "get-logs", *of, "--lines", "5").stdout
     update = ("az", "ml", "online-endpoint", "update", "-n", "at-hand", "--set", "tags.a=b")
-    assert shared(*update, "--local").returncode == 0
+    for _ in "set", "already so":
+        assert shared(*update, "--local").returncode == 0
+    # Another script of the code that it has, wherever the folder is by now.
+    (files / "src").rename(files / "moved")
+    script = "code_configuration.scoring_script"
+    done = shared(*online, "update", *of, "--set", f"{script}=other.py")
+    assert done.returncode == 0, done.stderr
+    assert shared("endpoint", "update", "at-hand", "--traffic", f"{of[1]}=100").returncode == 0
+    assert answer(shared, "deployment", "show", of[1], "-e", "at-hand")["takes_traffic"]
+    refused = shared(*online, "delete", *of[:-1], "-y")
+    assert "has 100 percent of the traffic" in refused.stderr
     assert shared(*online, "delete", *of, "-y").returncode == 0
     removed = shared("az", "ml", "online-endpoint", "delete", "-n", "at-hand", "--local", "-y")
     assert removed.returncode == 0, removed.stderr

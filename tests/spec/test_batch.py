@@ -15,6 +15,7 @@ from allranks.spec.batch import (
     of_request,
     parse_batch_deployment,
     settings_of_job,
+    with_changes,
 )
 
 
@@ -123,3 +124,24 @@ def test_a_pipelines_deployment_has_a_component_or_a_job():
     for other in ({"type": "pipeline"}, both):
         with pytest.raises(SpecError, match="has a component or a job"):
             parse_batch_deployment({**keys, **other})
+
+
+def test_a_deployment_with_other_keys_keeps_its_files():
+    data = {
+        **MODEL,
+        "model": "azureml:m:1",
+        "code_configuration": {"code": ".", "scoring_script": "s"},
+    }
+    component = component_of(parse_batch_deployment(data))
+    (step,) = component["jobs"].values()
+    step |= {"code": None, "snapshot": "f" * 64, "environment": "current"}
+    changed, after = with_changes(data, component, {"mini_batch_size": 3, "compute": "c"})
+    (new,) = after["jobs"].values()
+    assert (changed["mini_batch_size"], new["compute"]) == (3, "c")
+    assert '"mini_batch_size": 3' in new["command"]
+    assert (new["snapshot"], new["environment"]) == ("f" * 64, "current")
+    with pytest.raises(UsageError, match="comes with files"):
+        with_changes(data, component, {"environment": {"conda_file": "c.yml"}})
+    pipeline = {"name": "d", "endpoint_name": "e", "component": "azureml:c:1"}
+    changed, same = with_changes(pipeline, component, {"settings": {"force_rerun": True}})
+    assert (changed["settings"], same) == ({"force_rerun": True}, component)

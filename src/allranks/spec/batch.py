@@ -231,12 +231,12 @@ def _is_pipeline(data: Mapping[str, Any]) -> bool:
 
 
 def _flat(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A model's deployment with its settings among its keys."""
+    """A model's deployment with its settings among its keys, which hold over them: `--set`."""
     settings = data.get("settings")
     made = {key: value for key, value in data.items() if key != "settings"}
     if settings is not None and not isinstance(settings, Mapping):
         raise SpecError(Problem("`settings` has keys", "settings", hint="settings: {KEY: VALUE}"))
-    made = {**made, **(settings or {})}
+    made = {**(settings or {}), **made}
     if (count := made.pop("instance_count", None)) is not None:
         made["resources"] = {**(made.get("resources") or {}), "instance_count": count}
     script, code = made.pop("scoring_script", None), made.pop("code_path", None)
@@ -352,6 +352,25 @@ def command_of(made: BatchDeployment) -> str:
     words = shlex.quote(json.dumps(options))
     places = f'"${{{{inputs.{INPUT}}}}}" "${{{{outputs.{OUTPUT}}}}}"'
     return f"python -m {_RUNNER} {words} {places}{model} --"
+
+
+def with_changes(
+    deployment: Mapping[str, Any], component: Mapping[str, Any], changes: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A deployment and its component with ``changes`` of its keys. Raises UsageError for what comes
+    with files, and SpecError."""
+    data = {**deployment, **changes}
+    inline = {key for key in ("model", "environment") if isinstance(data.get(key), Mapping)}
+    if files := changes.keys() & {"code_configuration", *_PIPELINES, *inline}:
+        raise UsageError("this comes with files", where=min(files), hint="-f FILE --set KEY=VALUE")
+    made = parse_batch_deployment(data)
+    if not isinstance(made, BatchDeployment):
+        return data, dict(component)
+    fresh = component_of(made)["jobs"][STEP]
+    own = {"command", "distribution", "resources", "environment_variables", "compute", *changes}
+    kept = {key: value for key, value in component["jobs"][STEP].items() if key not in own}
+    step = {**kept, **{key: fresh[key] for key in own & fresh.keys()}}
+    return data, {**component, "jobs": {STEP: step}}
 
 
 def of_request(

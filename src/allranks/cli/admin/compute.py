@@ -34,13 +34,15 @@ def create_options(parser: argparse.ArgumentParser) -> None:
     add("-f", "--file", metavar="FILE", help=text)
     add("--type", metavar="TYPE", help=f"its engine: {', '.join(KINDS)}")
     add("--default", action="store_true", help="make it the default compute")
+    help_ = "set a key of the file, e.g. --set max_nodes=4"
+    add("--set", action="append", default=[], metavar="KEY=VALUE", help=help_)
     _key_options(parser)
 
 
 def create(options: argparse.Namespace) -> int:
     """Create a compute, or update the one that the file is about. The server checks its cluster
     first."""
-    with definition(options.file) as data:
+    with definition(options.file, options.set) as data:
         # A relative path in a file starts at the file's folder, one in an option at this one.
         _make_paths_absolute(data, Path(options.file or "").parent)
         changes = _changes(options)

@@ -104,6 +104,10 @@ def _run(line: Line) -> int:
     if line.verb == "invoke":
         print_answer(_text(line.words).rstrip("\n"), line.output, line.query)
         return 0
+    if (line.noun, line.verb) == ("online-deployment", "delete") and line.values.get("--local"):
+        from allranks.sdk.assets.endpoints import take_traffic  # lazy: imports the models
+
+        take_traffic(dict(pairwise(line.words)).get("-e", ""), line.words[2])
     answer = _answer([*line.words, "--json"])
     if line.noun.startswith("online-") and line.verb not in ("delete", *_KEYS):
         rows = answer if isinstance(answer, list) else [answer]

@@ -76,8 +76,8 @@ def served(data: Answer) -> Document:
     }
     if "endpoint" in data:
         return {**answer, "endpoint_name": data["endpoint"], "instance_count": data["instances"]}
-    uri = data.get("scoring_uri") or ""
-    return {**answer, "openapi_uri": uri.removesuffix("/score") + "/swagger.json"}
+    uri = data.get("scoring_uri")
+    return {**answer, "openapi_uri": uri and uri.removesuffix("/score") + "/swagger.json"}
 
 
 def batch(data: Answer) -> Document:

@@ -155,7 +155,7 @@ VERBS: Mapping[str, Verb] = {
     "component show": Verb("component show", _SHOWN),
     "compute create": Verb(
         "compute create",
-        (_FILE, _NAME, _o("-t --type", "--type"), *(_o(each, each) for each in _SIZES)),
+        (_FILE, _NAME, _SET, _o("-t --type", "--type"), *(_o(each, each) for each in _SIZES)),
     ),
     "compute list": Verb("compute list", (_o("-t --type", None), _o("-r --max-results", None))),
     "compute show": Verb("compute show", (_NAME,)),

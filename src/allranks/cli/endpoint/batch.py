@@ -65,7 +65,7 @@ def update(options: argparse.Namespace, made: BatchEndpointAnswer) -> int:
     data = changed_keys(made["spec"], options.set)
     if options.default is not None:
         data["defaults"] = {"deployment_name": options.default}
-    if not data:
+    if not data and not options.set:  # what is set may be so already
         raise UsageError("nothing to update", hint="--default DEPLOYMENT, or --set KEY=VALUE")
     answer = find_server.ask(routes.put_batch_endpoint, made["name"], body=data)
     default = answer["default_deployment"] or "none"
@@ -167,6 +167,22 @@ def put_deployment(
     _notes(answer["notes"])
     named = f"{answer['endpoint']}/{answer['name']}"
     return show.result(options, answer, f"{named} is {verb}; it runs when it is invoked")
+
+
+def update_deployment(options: argparse.Namespace) -> int:
+    """Change keys of a deployment without its file."""
+    from allranks.spec.batch import with_changes  # lazy: imports the models
+    from allranks.spec.yaml.load import changed_keys  # lazy: reads YAML
+
+    before = batch.deployment_of(options.endpoint, options.name)
+    changes = changed_keys(before["spec"], options.set)
+    if not options.set:
+        raise UsageError("nothing to update", hint="-f FILE, or --set KEY=VALUE")
+    spec, component = with_changes(before["spec"], before["component"], changes)
+    body = {"deployment": spec, "component": component}
+    to = (options.endpoint, options.name)
+    answer = find_server.ask(routes.put_batch_deployment, *to, body=body)
+    return show.result(options, answer, f"{'/'.join(to)} is updated; it runs when it is invoked")
 
 
 def list_deployments(options: argparse.Namespace, made: BatchEndpointAnswer) -> int:

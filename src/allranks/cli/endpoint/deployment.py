@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # Seconds that `create` and `update` wait.
 _PATIENCE = 1800.0
 # Keys that may name files of this machine.
-_OF_FILES = ("code_configuration", "environment", "model")
+_OF_FILES = ("environment", "model")
 # Seconds without a line where there is no terminal.
 _SILENCE = 10.0
 
@@ -101,8 +101,6 @@ def update_options(parser: argparse.ArgumentParser) -> None:
 
 def update(options: argparse.Namespace) -> int:
     """Update a deployment: new replicas are ready before the old ones stop."""
-    if options.file is None and options.type == "batch":
-        raise UsageError("a batch deployment is replaced as a whole", hint="-f FILE")
     if options.file is not None:
         data, base, lines = _read(options)
         if _is_batch(options, data):
@@ -112,6 +110,10 @@ def update(options: argparse.Namespace) -> int:
         return _send(options, data, base, lines, is_update=True)
     if options.name is None or options.endpoint is None:
         raise UsageError("which deployment?", hint="NAME -e ENDPOINT, or -f FILE")
+    if options.type == "batch" or is_batch(online_or_batch(options.endpoint)):
+        from allranks.cli.endpoint import batch  # lazy: imports the models
+
+        return batch.update_deployment(options)
     body: dict[str, Any] = {"rollback": True} if options.rollback else {}
     if options.instance_count is not None:
         body = {"instance_count": options.instance_count}
@@ -120,10 +122,12 @@ def update(options: argparse.Namespace) -> int:
     from allranks.spec.yaml.load import changed_keys  # lazy: reads YAML
 
     changed = changed_keys(before["spec"], options.set)
-    if any(isinstance(changed.get(key), dict) for key in _OF_FILES):
+    if _has_files(before["spec"], changed):
         return _send(options, {**before["spec"], **changed}, Path.cwd(), None, is_update=True)
     if changed:
         body = changed if changed.keys() == {"instance_count"} else {"changes": changed}
+    if not body and options.set:  # it is so already
+        return _ready(options, before)
     if not body:
         hint = "-f FILE, --set KEY=VALUE, --instance-count N or --rollback"
         raise UsageError("nothing to update", hint=hint)
@@ -131,6 +135,13 @@ def update(options: argparse.Namespace) -> int:
     if not options.rollback:
         return _ready(options, made)
     return _ready(options, made, f"is rolled back{_models(before['spec'], made['spec'])}")
+
+
+def _has_files(before: Mapping[str, Any], changed: Mapping[str, Any]) -> bool:
+    """Whether a change sends files of this machine: another script of the same code is there."""
+    codes = [(spec.get("code_configuration") or {}).get("code") for spec in (before, changed)]
+    is_other = "code_configuration" in changed and codes[0] != codes[1]
+    return is_other or any(isinstance(changed.get(key), dict) for key in _OF_FILES)
 
 
 def _models(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
@@ -201,7 +212,15 @@ def _ready(options: argparse.Namespace, made: DeploymentAnswer, outcome: str | N
     finally:
         line.clear()
     outcome = outcome or f"is ready: {made['ready']} of {made['instances']}"
-    return show.result(options, made, f"{named} {outcome}")
+    shown = _with_traffic(made) if options.json else made
+    return show.result(options, shown, f"{named} {outcome}")
+
+
+def _with_traffic(made: DeploymentAnswer) -> DeploymentAnswer:
+    """For people one that has traffic takes some, not only one that waits for it."""
+    traffic = find_server.ask(routes.show_endpoint, made["endpoint"])["traffic"]
+    has_some = made["takes_traffic"] or bool(traffic.get(made["name"]))
+    return {**made, "takes_traffic": has_some}
 
 
 class _Progress:
@@ -284,7 +303,7 @@ def show_deployment(options: argparse.Namespace) -> int:
         return batch.show_deployment(options)
     made = find_server.ask(routes.show_deployment, options.endpoint, options.name)
     if options.json:
-        show.as_json(made)
+        show.as_json(_with_traffic(made))
         return 0
     show.field("name", f"{made['endpoint']}/{made['name']}")
     show.field("state", f"{made['state']}, {ready_of(made)} ready")

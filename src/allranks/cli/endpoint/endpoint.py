@@ -288,7 +288,7 @@ def update(options: argparse.Namespace) -> int:
         )
         if text is not None
     }
-    if not data:
+    if not data and not options.set:  # what is set may be so already
         raise UsageError("nothing to update", hint='--traffic "blue=90 green=10"')
     changed = find_server.ask(routes.update_endpoint, options.name, body=data)
     lines = [f"warning: {line}" for line in unanswered(changed)]

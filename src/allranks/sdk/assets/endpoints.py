@@ -122,6 +122,14 @@ def _refused(endpoint: str, deployment: str, status: int, text: str) -> RequestF
     return RequestFailed(f"{endpoint} answered {status}: {message}", hint=hint)
 
 
+def take_traffic(endpoint: str, deployment: str) -> None:
+    """Send a deployment no more requests but those that name it."""
+    traffic = find_server.ask(routes.show_endpoint, endpoint)["traffic"]
+    if traffic.get(deployment):
+        body = {"traffic": {**traffic, deployment: 0}}
+        find_server.ask(routes.update_endpoint, endpoint, body=body)
+
+
 def _with_router(endpoint: str) -> EndpointAnswer:
     """The endpoint. A server that starts with this call is given time for its router and for
     replicas, which ended with the last one."""
@@ -310,6 +318,9 @@ class OnlineDeployments:
         return [DeploymentRecord(deployment) for deployment in answer["deployments"]]
 
     def begin_delete(self, name: str, endpoint_name: str, *, local: bool = False) -> Poller[None]:
+        """``local``: also while it has traffic, as Azure's local deployments have none to lose."""
+        if local:
+            take_traffic(endpoint_name, name)
         find_server.ask(routes.delete_deployment, endpoint_name, name)
         return Poller(None)
 

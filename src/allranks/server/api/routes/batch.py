@@ -72,13 +72,14 @@ def put_deployment(
     spec, component = data.get("deployment"), data.get("component")
     if not isinstance(spec, dict) or not isinstance(component, dict | str | None):
         raise SpecError(NO_SUBMISSION)
-    submitter = data.get("submitter", {})
+    before = services.batch.get(name).deployments.get(deployment)
+    submitter = data.get("submitter", before.submitter if before and component else {})
     if not isinstance(submitter, dict) or not submitter.keys() <= {"base", "tools", "python"}:
         raise SpecError(NO_SUBMISSION)
     Submission.load({**submitter, "spec": {}})
     spec = {**spec, "name": deployment, "endpoint_name": name}
     made = batch.parse_batch_deployment(spec)
-    if isinstance(made, batch.PipelineComponentBatchDeployment) and made.job_name:
+    if component is None and isinstance(made, batch.PipelineComponentBatchDeployment):
         component, spec["settings"] = _of_job(made, services)
     # As pipelines do, it has a copy of its components.
     resolved = with_components({"component": component}, services.components.find)["component"]

@@ -35,7 +35,7 @@ def create(data: JsonBody, services: ServicesDep, who: Who) -> EndpointAnswer:
             name, lambda before: changes.create(before, name, data, now, who.name)
         )
         row = _new_keys(name, ("primary", "secondary"), services, who)
-    services.subscriptions.publish(Change.ENDPOINT)
+    services.subscriptions.publish(Change.ROUTE)  # the answer has the router's address
     return view.endpoint(row, services)
 
 
