@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 from pathlib import Path
 
@@ -17,8 +18,8 @@ RESERVE = "reserve"
 _HOLE = 4096
 # Bytes of a hole that readers pass over.
 LARGE_HOLE = 1 << 20
-# Holes of a file that are looked at.
-_FEW_HOLES = 5000
+# Bytes of holes in a file that is not copied.
+_HUGE_HOLE = 1 << 30
 
 
 def is_full(folder: str | Path) -> bool:
@@ -66,10 +67,16 @@ def after_hole(file: int, offset: int) -> int:
     return data if data - offset >= LARGE_HOLE else offset
 
 
-def data_size(file: int) -> int:
-    """Bytes of an open file that are no holes; of a file with thousands of holes, at least that."""
+def is_mostly_hole(file: int) -> bool:
+    """Whether a copy would write or read gigabytes that an open file has no data for."""
+    size = os.fstat(file).st_size
+    return size - data_size(file, most=size - _HUGE_HOLE) > max(_HUGE_HOLE, size // 2)
+
+
+def data_size(file: int, most: float = math.inf) -> int:
+    """Bytes of an open file that are no holes; at least ``most`` if there are as many."""
     size, total, at = os.fstat(file).st_size, 0, 0
-    for _ in range(_FEW_HOLES):
+    while total < most:
         try:
             start = os.lseek(file, at, os.SEEK_DATA)
             at = os.lseek(file, start, os.SEEK_HOLE)

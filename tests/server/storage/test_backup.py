@@ -289,6 +289,27 @@ def test_a_backup_moves_and_removes_nothing_outside_of_the_home(
     assert (outside / "attempts" / "9").exists()
 
 
+def test_what_a_job_put_among_its_attempts_stops_no_restore(old: Home, tmp_path: Path):
+    for name in ("evil", "²", "1.5"):
+        (old.jobs / "one" / "attempts" / name).mkdir()
+    file = backup.write(old, tmp_path / "b.tar", True, quiet).file
+    assert restore.restore(old, Path(file), True, quiet).jobs == 2
+
+
+def test_a_file_that_is_a_hole_fills_no_disk_and_is_named(old: Home, tmp_path: Path):
+    attempt = old.jobs / "one" / "attempts" / "1"
+    with (attempt / "hole").open("wb") as made:
+        made.truncate(1 << 42)
+    with (attempt / "little").open("wb") as made:
+        made.truncate(1 << 20)
+    report = backup.write(old, tmp_path / "b.tar", True, quiet)
+    assert report.left_out == ["jobs/one/attempts/1/hole"]
+    assert report.bytes < 4 << 20
+    home = Home(tmp_path / "new")
+    restore.restore(home, Path(report.file), False, quiet)
+    assert (home.jobs / "one" / "attempts" / "1" / "little").stat().st_size == 1 << 20
+
+
 def test_a_home_whose_database_is_damaged_is_restored_with_force(file: Path, tmp_path: Path):
     home = filled(tmp_path / "broken")
     home.database.write_bytes(b"this is no database at all" * 100)

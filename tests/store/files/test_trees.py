@@ -119,6 +119,16 @@ def test_what_is_not_kept_leaves_nothing(trees, source):
         trees.manifest(copy.digest)
 
 
+def test_a_file_without_data_is_not_copied_for_hours(trees, source):
+    with (source / "m.bin").open("wb") as file:
+        file.truncate(1 << 42)
+    with (
+        pytest.raises(UsageError, match=r"'m\.bin' is mostly a hole"),
+        trees.copy({"m.bin": source / "m.bin"}),
+    ):
+        pass
+
+
 def test_the_digest_is_of_names_and_contents_alone(trees, source, tmp_path):
     digest = kept(trees, model_files(source, source))
     os.utime(source / "saved_model.pb", (1, 1))

@@ -59,7 +59,7 @@ def connected(path: Path, below: Path) -> Iterator[JobDatabase]:
     for name in (path, *(path.with_name(path.name + end) for end in _BESIDE)):
         if name == path or os.path.lexists(name):
             with folder_trees.open_file(name, below=os.path.realpath(below)) as file:
-                size += disk_space.data_size(file.fileno())
+                size += disk_space.data_size(file.fileno(), _MOST)
     with contextlib.ExitStack() as closing:
         size = min(size, _MOST)
         database = closing.enter_context(_opened(path, "ro", size))

@@ -52,7 +52,7 @@ def backup(options: argparse.Namespace) -> int:
             show.talk(f"note: left out, because it changed while it was read: {name}")
         if report.left_out:
             names = show.several([name[:200] for name in report.left_out])
-            show.talk(f"note: left out, unreadable or of too long a path: {names}")
+            show.talk(f"note: left out, unreadable, mostly holes or of too long a path: {names}")
     return 0
 
 

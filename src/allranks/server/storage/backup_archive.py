@@ -6,6 +6,7 @@ A truncated file has no manifest, so an incomplete backup is always detected.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import io
 import json
@@ -17,12 +18,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from allranks import disk_space, folder_trees
 from allranks.agent.archives.safe_extract import Extraction
 from allranks.core.transfer_progress import OnProgress, Progress
 from allranks.errors import AllranksError, UsageError
 from allranks.tars import Entry, stream_entries
 
 _MANIFEST, _FORMAT = "manifest.json", 1
+# Of opening a file that may be anything.
+_UNREADABLE = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.EINVAL, errno.ENXIO)
 
 
 class _Piece:
@@ -53,8 +57,9 @@ def pack(
     left_out: list[str],
 ) -> dict[str, Any]:
     """Write files, links and folders under the given names; ``total`` bytes for the progress.
-    Returns the manifest, which includes ``facts``. Skips removed and special files, and
-    adds unreadable ones to ``left_out``, which the manifest includes, too. Raises OSError."""
+    Returns the manifest, which includes ``facts``. Skips removed and special files, and adds
+    unreadable ones, and huge ones without data, to ``left_out``, which the manifest includes, too.
+    Raises OSError."""
     files: dict[str, Any] = {}
     torn = []
     done = 0
@@ -72,14 +77,19 @@ def pack(
                 continue
             info.type = tarfile.REGTYPE if info.islnk() else info.type
             if info.isreg():
-                try:
-                    source = path.open("rb")
+                try:  # a job may have put a link or a pipe in its place
+                    source = folder_trees.open_file(path)
                 except FileNotFoundError:
                     continue
-                except PermissionError:
+                except OSError as error:
+                    if error.errno not in _UNREADABLE:
+                        raise
                     left_out.append(name)
                     continue
                 with source:
+                    if disk_space.is_mostly_hole(source.fileno()):
+                        left_out.append(name)
+                        continue
                     info.size = os.fstat(source.fileno()).st_size
                     piece = _Piece(source, info.size, wrote)
                     tar.addfile(info, piece)  # type: ignore[arg-type]

@@ -212,7 +212,7 @@ def _too_new(jobs: Path, holds: database_copy.Contents) -> Iterator[Path]:
             finally:
                 os.close(above)
             for number in numbers:
-                if int(number) >= attempt + begun:
+                if number.isdecimal() and int(number) >= attempt + begun:
                     yield jobs / name / "attempts" / number
 
 

@@ -19,7 +19,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from allranks import folder_trees
+from allranks import disk_space, folder_trees
 from allranks.core.data.model_flavor import belongs_to
 from allranks.core.data.state_manifest import stays_inside
 from allranks.core.data.working_set import folders_above
@@ -286,6 +286,8 @@ def _make(source: Source, destination: Path, name: str) -> Entry:
 def _copy_file(source: Path, destination: Path, name: str) -> Entry:
     # A job may meanwhile have put a link, also to a folder, in its place.
     with folder_trees.open_file(source, below="/") as file:
+        if disk_space.is_mostly_hole(file.fileno()):
+            raise unsupported(Path(name), "is mostly a hole, without data")
         before = os.fstat(file.fileno())
         with destination.open("x+b") as copy:
             copy_contents(file, copy, before.st_size)
