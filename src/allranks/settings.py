@@ -197,8 +197,14 @@ class Home(NamedTuple):
 
     @property
     def server(self) -> Path:
-        """``{"pid", "port", "version", "url"}`` of the server that last ran in this home."""
+        """``{"pid", "port", "version", "url", "started"}`` of the server that last ran in this
+        home."""
         return self.root / "server.json"
+
+    @property
+    def handover(self) -> Path:
+        """Which Python the server is to become: see `server/handover.py`."""
+        return self.root / "handover.json"
 
     @property
     def log(self) -> Path:

@@ -86,7 +86,10 @@ class FinishedData(OutputAssets):
 
 
 class HelloData(TypedDict):
+    """``version``: of the agent's code; those of 0.1.0 do not say it."""
+
     pid: int
+    version: NotRequired[str]
 
 
 class ReadyData(TypedDict):

@@ -189,6 +189,9 @@ COMMANDS: dict[str, Command] = {
     "schedule delete": Command("submit.schedule:delete", "delete a schedule; its jobs stay"),
     "server start": Command("admin.server:start", "start the server in the background"),
     "server stop": Command("admin.server:stop", "stop the server and the jobs on this machine"),
+    "server restart": Command(
+        "admin.restart:restart", "let the server become this version; jobs go on"
+    ),
     "server status": Command("admin.server:status", "show whether the server runs, and where"),
     "server token": Command("admin.tokens:token", "create, list and revoke access tokens"),
     "server run": Command("admin.server:run", "run the server in the foreground"),

@@ -170,6 +170,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "schedule delete": ("nightly", "nightly --json"),
     "server start": ("", "--host 0.0.0.0"),
     "server stop": ("", "--all"),
+    "server restart": ("", "--check"),
     "server status": ("", "--json"),
     "server token": ("create ann --role member", "revoke ann"),
     "server run": ("", "--port 8080"),

@@ -74,17 +74,26 @@ class RefusalLog:
 
 
 class Listener(socket.socket):
-    """Bound and listening. Over ``per_address`` connections, or `most_of_all`, it closes the oldest
-    one without a request, or else the new one. Raises OSError."""
+    """Bound and listening, or one that is already: ``fileno``. Over ``per_address`` connections, or
+    `most_of_all`, it closes the oldest one without a request, or else the new one. Raises
+    OSError."""
 
-    def __init__(self, family: int, address: Any, per_address: int | None = None) -> None:
+    def __init__(
+        self,
+        family: int,
+        address: Any,
+        per_address: int | None = None,
+        fileno: int | None = None,
+    ) -> None:
         # asyncio disables Nagle's algorithm only for an explicit IPPROTO_TCP; with it, every reply
         # waits 40 ms for the client's delayed acknowledgement.
-        super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno)
         self._most = per_address if per_address is not None else most_per_address()
         self._from: Counter[str] = Counter()
         self._refusals = RefusalLog(log, "%d connections were closed, the last from %s (%d open)")
         self._pause = False
+        if fileno is not None:
+            return
         try:
             self.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self.bind(address)

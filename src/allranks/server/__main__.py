@@ -13,11 +13,15 @@ import signal
 import socket
 import sqlite3
 import sys
+import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from allranks import disk_space, file_locks, folder_trees, settings
 from allranks.errors import AllranksError, Conflict, ServerError
 from allranks.http_limits.connection_limit import Listener
+from allranks.server import handover
+from allranks.server.handover import Inherited
 from allranks.server.http.agents_listener import free_port
 from allranks.server.port_holder import holder
 from allranks.settings import Home, read_json
@@ -27,11 +31,16 @@ if TYPE_CHECKING:
     from allranks.store.postgres import ServerLock
 
 
+# Tells servers apart that are one process: see `handover`.
+_STARTED = time.time()
+
+
 def main() -> int:
     options = _options()
     home = settings.home()
     try:
-        serve(home, options.port, options.ready_fd)
+        inherited = Inherited.parse(options.inherit) if options.inherit else None
+        serve(home, options.port, options.ready_fd, inherited)
         return 0
     except AllranksError as failure:
         error = failure
@@ -53,13 +62,20 @@ class _Formatter(logging.Formatter):
         return super().formatException(ei)
 
 
-def serve(home: Home, port: int | None = None, ready_fd: int | None = None) -> None:
+def serve(
+    home: Home,
+    port: int | None = None,
+    ready_fd: int | None = None,
+    inherited: Inherited | None = None,
+) -> None:
     """Serve the home until SIGTERM or SIGINT. Raises AllranksError if it cannot start."""
     settings.make(home)
     handler = logging.StreamHandler()
     handler.setFormatter(_Formatter("%(asctime)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    lock = _lock(home)
+    lock = _lock(home) if inherited is None else inherited.lock
+    if inherited is not None:
+        handover.reap_children()
     held = None
     try:
         disk_space.release_if_full(home.root)
@@ -72,7 +88,11 @@ def serve(home: Home, port: int | None = None, ready_fd: int | None = None) -> N
             from allranks.store import database  # lazy: SQLAlchemy, only for PostgreSQL
 
             held = database.lock_database(where)
-        _serve(home, port, ready_fd, held)
+        sockets = _serve(home, port, ready_fd, held, inherited.sockets if inherited else ())
+        if sockets:
+            if held is not None:
+                held.release()
+            handover.become_next(home, Inherited(lock, sockets))
     except Exception as error:
         if explained := _explained(error, home):
             raise explained from error
@@ -83,11 +103,18 @@ def serve(home: Home, port: int | None = None, ready_fd: int | None = None) -> N
         os.close(lock)
 
 
-def _serve(home: Home, port: int | None, ready_fd: int | None, held: ServerLock | None) -> None:
+def _serve(
+    home: Home,
+    port: int | None,
+    ready_fd: int | None,
+    held: ServerLock | None,
+    sockets: Sequence[int],
+) -> tuple[int, ...]:
+    """Serve until a signal. Returns the sockets for the next version, if one is to go on."""
     # Until this server has its port, another program may have it: nobody may send it a token.
     if (previous := _previous_port(home)) is not None:
         _write(home, previous, None)
-    listening = _listen(home, port)
+    listening = _inherited(sockets) if sockets else _listen(home, port)
     # Imported after the port is bound: requests of waiting commands queue in its backlog. What is
     # imported stays, and garbage collections would go through it again and again: a sixth of the
     # start, and with hundreds of agents a fifth of all work. `app` exempts it and enables them.
@@ -111,12 +138,20 @@ def _serve(home: Home, port: int | None, ready_fd: int | None, held: ServerLock 
     server.ready = lambda: _report(ready_fd, {"url": url})
     if held is not None:
         held.keep(lost=lambda: setattr(server, "should_exit", True))
+    kept: list[int] = []
+
+    def hand_over() -> None:
+        kept.extend(os.dup(each.fileno()) for each in listening)  # uvicorn closes its own
+        server.should_exit = True
+
+    handover.on_request(hand_over)
     try:
         server.run(sockets=listening)
     except SystemExit:  # uvicorn's, if the lifespan could not start
         if failures:
             raise failures[0] from None
         raise
+    return tuple(kept)
 
 
 def _explained(error: Exception, home: Home) -> AllranksError | None:
@@ -171,6 +206,13 @@ def _listen(home: Home, port: int | None) -> list[socket.socket]:
         ) from error
 
 
+def _inherited(sockets: Sequence[int]) -> list[socket.socket]:
+    """Those that ``_listen`` made in the version before."""
+    families = (socket.AF_INET, socket.AF_INET6)
+    pairs = zip(families, sockets, strict=False)
+    return [Listener(family, None, fileno=number) for family, number in pairs]
+
+
 def _previous_port(home: Home) -> int | None:
     port = read_json(home.server, dict).get("port")
     return port if isinstance(port, int) and 0 < port < 1 << 16 else None
@@ -178,8 +220,8 @@ def _previous_port(home: Home) -> int | None:
 
 def _write(home: Home, port: int, url: str | None) -> None:
     """Say where this server is; without a ``url``, that it starts."""
-    text = json.dumps({"pid": os.getpid(), "port": port, "url": url, "version": __version__})
-    folder_trees.write_file(home.server, text)
+    about = {"pid": os.getpid(), "port": port, "url": url, "version": __version__}
+    folder_trees.write_file(home.server, json.dumps({**about, "started": _STARTED}))
 
 
 def _report(ready_fd: int | None, data: dict[str, Any]) -> None:
@@ -193,9 +235,11 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m allranks.server")
     parser.add_argument("--port", type=int)
     parser.add_argument("--ready-fd", type=int)
+    parser.add_argument("--inherit", metavar="LOCK,SOCKET…")
     return parser.parse_args()
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    for number in (signal.SIGHUP, handover.SIGNAL):  # the latter until it is handled
+        signal.signal(number, signal.SIG_IGN)
     sys.exit(main())

@@ -41,6 +41,7 @@ from allranks.errors import AllranksError, is_passing
 from allranks.events import Kind
 from allranks.settings import Clocks
 from allranks.statuses import Reason
+from allranks.version import __version__
 
 if TYPE_CHECKING:
     from allranks.api.agents import Assignment, HelloAnswer
@@ -103,7 +104,7 @@ class Agent:
         calls, link = self._calls, self._link
         link.tick = calls.preparation.look
         link.set_lease(calls.clocks.lease)
-        calls.say(Kind.HELLO, pid=os.getpid())
+        calls.say(Kind.HELLO, pid=os.getpid(), version=__version__)
         link.start()
         try:
             while not self._one_attempt():

@@ -34,12 +34,18 @@ _START = 30.0
 
 
 class Running(NamedTuple):
-    """The content of a home's server.json, and whether that server still runs."""
+    """The content of a home's server.json, and whether that server still runs. ``started``: when,
+    by its clock; None for one that cannot become another version in place."""
 
     pid: int | None
     url: str | None
     version: str | None
     alive: bool
+    started: float | None = None
+
+    @property
+    def hands_over(self) -> bool:
+        return self.started is not None
 
 
 def connect(*, start: bool = True, any_version: bool = False) -> Client:
@@ -54,6 +60,8 @@ def connect(*, start: bool = True, any_version: bool = False) -> Client:
         return Client(server.url, token, fingerprint=server.fingerprint)
     home = settings.home()
     running = look(home)
+    # A command that goes on while the server is upgraded: what it calls stays the same.
+    any_version = any_version or bool(_ANSWERED)
     if running.alive and running.url is not None and _answers_still(running.pid, running.url):
         return _client(home, running, any_version)
     if not start:
@@ -80,11 +88,13 @@ def look(home: Home) -> Running:
     """The server of a home, without contacting it."""
     data = read_json(home.server, dict)
     pid, url, version = data.get("pid"), data.get("url"), data.get("version")
+    started = data.get("started")
     return Running(
         pid if isinstance(pid, int) else None,
         url if isinstance(url, str) else None,
         version if isinstance(version, str) else None,
         file_locks.is_held(home.lock),
+        started if isinstance(started, float) else None,
     )
 
 
@@ -118,6 +128,11 @@ def start_server(home: Home, port: int | None = None) -> Running:
     )
 
 
+def answers(running: Running) -> bool:
+    """Whether this server listens and answers."""
+    return running.url is not None and _answers(running.url)
+
+
 def wait_gone(home: Home, seconds: float) -> bool:
     """Whether the home's server has exited within ``seconds``."""
     until = time.monotonic() + seconds
@@ -141,7 +156,7 @@ def _spawn(home: Home, port: int | None) -> None:
     if port is not None:
         argv += ["--port", str(port)]
     try:
-        with _open_log(home) as log:
+        with open_log(home) as log:
             started = subprocess.Popen(
                 argv,
                 cwd="/",
@@ -165,7 +180,7 @@ def _spawn(home: Home, port: int | None) -> None:
         raise ServerError("the server could not be started", where=str(home.root), hint=hint)
 
 
-def _open_log(home: Home) -> BinaryIO:
+def open_log(home: Home) -> BinaryIO:
     settings.make(home)
     try:
         home.log.touch(mode=0o600)
@@ -179,8 +194,7 @@ def _client(home: Home, running: Running, any_version: bool) -> Client:
         raise ServerError(
             f"the server of this home is allranks {running.version}, this command is {__version__}",
             where=str(home.root),
-            hint="stop it (and its local jobs) with `allranks server stop`; the next command "
-            "starts this version",
+            hint="let it become this version, jobs go on: `allranks server restart`",
         )
     assert running.url is not None
     return Client(running.url, os.environ.get("ALLRANKS_TOKEN", "").strip() or _token(home))
