@@ -62,6 +62,11 @@ def test_no_job_notices_that_another_version_was_installed(tmp_path: Path):
         assert "train.py" in stacks.stdout, stacks.stderr
         profile = allranks("job", "profile", "runs-1", "--seconds", "1")
         assert profile.returncode == 0, profile.stderr
+        installed.install("0.1.1")
+        old = answer(allranks, "server", "status")
+        assert allranks("job", "list").returncode != 0  # a command of another version
+        new = answer(allranks, "server", "restart")
+        assert (new["before"], new["version"], new["pid"]) == ("0.1.0", "0.1.1", old["pid"])
         go.touch()
         for name, (kind, *_) in JOBS.items():
             job = answer(allranks, "job", "wait", name, code=3 if kind == "fails" else 0)
