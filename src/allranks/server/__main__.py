@@ -141,7 +141,7 @@ def _serve(
     kept: list[int] = []
 
     def hand_over() -> None:
-        kept.extend(os.dup(each.fileno()) for each in listening)  # uvicorn closes its own
+        kept.extend(os.dup(listener.fileno()) for listener in listening)  # uvicorn closes its own
         server.should_exit = True
 
     handover.on_request(hand_over)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shutil
 import sqlite3
@@ -44,8 +45,8 @@ class Check(NamedTuple):
 def check(home: Home) -> Check:
     """Import the server, read the settings and the database, try its migration on a copy. Raises
     AllranksError if this version cannot go on with the home, or with agents of its live jobs."""
-    import allranks.server.__main__
-    import allranks.server.app  # noqa: F401  # lazy: all of the server
+    for module in ("app", "__main__"):
+        importlib.import_module(f"allranks.server.{module}")
 
     settings.clocks()
     where = settings.database(home)
@@ -117,9 +118,9 @@ def _require_agents(connection: sa.Connection) -> None:
             agents[name] = (launch, set())
         agents[name][1].add(_version(data))
     old = {
-        name: min(told)
-        for name, (_, told) in agents.items()
-        if not all(serves(version) for version in told)
+        name: min(by_node)
+        for name, (_, by_node) in agents.items()
+        if not all(serves(version) for version in by_node)
     }
     if old:
         shown = ", ".join(f"{name} ({version})" for name, version in [*old.items()][:_MOST])

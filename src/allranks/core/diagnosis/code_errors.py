@@ -18,7 +18,7 @@ _NOT_PYTORCH = (
 )
 _NO_MLFLOW = (
     "jobs get this variable from a server that has MLflow: install `allranks[mlflow]` for it, and "
-    "restart it (allranks server stop)"
+    "restart it (allranks server restart)"
 )
 CODE = (
     ErrorPattern(

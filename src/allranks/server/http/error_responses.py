@@ -104,7 +104,7 @@ async def _unforeseen(_: Request, error: Any) -> Response:
         # Some of it was imported late, or the command is of the newer files.
         what = str(error) or type(error).__name__
         message = f"the code of allranks has changed since the server started: {what}"
-        hint = "allranks server stop; the next command starts it anew, and jobs go on"
+        hint = "allranks server restart; jobs go on"
     return reply(ServerError(message, hint=hint), 500)
 
 
