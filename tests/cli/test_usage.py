@@ -283,3 +283,9 @@ def test_an_option_of_0_is_refused_with_another():
     refuse_with("--in", {"-n": None, "--detach": False, "-i": []})
     with pytest.raises(UsageError, match="not available with --in"):
         refuse_with("--in", {"-n": 0})
+
+
+def test_python_can_run_it_as_a_module() -> None:
+    words = [sys.executable, "-P", "-m", "allranks", "--version"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout == f"allranks {__version__}\n"

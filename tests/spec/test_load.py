@@ -70,6 +70,8 @@ def test_anchors_and_merges() -> None:
         ("a: 1\n\tb: 2", 2, "not YAML", "indent with spaces"),
         ("a: b: c", 1, "an unexpected `:`", "quotes"),
         ("a: 'x", 1, "a quote that is not closed", "close it"),
+        ("a: 1\nb: [1, 2\nc: 3\nd: 4", 2, "brackets or braces", "quote text"),
+        ('a: 1\nb: "x\nc: 3\n', 2, "a quote that is not closed", "close it"),
         ("a: *b", 1, "an alias without its anchor", "&name"),
         ("a: 1\n---\nb: 2", 2, "a second document", "remove the `---`"),
         ("a: 1\nb: \x07", 2, "a control character", "remove it"),

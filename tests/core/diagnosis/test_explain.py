@@ -292,6 +292,11 @@ def test_a_shell_that_reads_a_script_with_windows_lines():
     assert "Windows" not in fix("run.sh: line 10: syntax error: unexpected end of file\n", code=2)
 
 
+def test_a_job_file_is_no_program() -> None:
+    told = fix("/bin/bash: line 1: job.yml: command not found\n", code=127)
+    assert "`allranks run -f job.yml`" in told
+
+
 def test_an_option_on_a_line_of_its_own_is_no_program_to_install():
     told = fix("/bin/bash: line 2: --lr: command not found\n", code=127)
     assert "end the line before it with `\\`" in told

@@ -350,6 +350,6 @@ def _looks_like_mode(word: str) -> bool:
 def _pair(text: str, option: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        hint = f"e.g. {option.partition('/')[0]} name=value"
+        hint = f"e.g. {option.partition('/')[0]} {text.strip('=') or 'name'}=value"
         raise UsageError(f"{text!r} is not NAME=VALUE", where=option, hint=hint)
     return name, value

@@ -110,6 +110,12 @@ MESSAGES = (
     ),
     Message(
         Cause.COMMAND_NOT_FOUND,
+        re.compile(_SHELL + r"(\S+\.ya?ml): (?:command not found|not found)$"),
+        (127,),
+        "`{0}` is no program; to run a job file: `allranks run -f {0}`",
+    ),
+    Message(
+        Cause.COMMAND_NOT_FOUND,
         re.compile(_SHELL + r"(.+): (?:command not found|No such file or directory|not found)$"),
         (127,),
         "`{0}` is neither on the PATH of the job's environment nor in its code: install it, or "

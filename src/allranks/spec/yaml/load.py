@@ -61,6 +61,7 @@ _MISTAKES = (
     ("undefined alias", "an alias without its anchor", "define it first as `&name`"),
     ("while scanning a quoted scalar", "a quote that is not closed", "close it, or double it: ''"),
 )
+_OPENED = ("while parsing a flow", "while scanning a quoted scalar")
 
 
 def load(
@@ -178,7 +179,7 @@ def content(path: Path) -> str:
         with path.open("rb") if str(path) != "-" else open(0, "rb", closefd=False) as file:
             raw = file.read(MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
-        hint = "give the path of a YAML file"
+        hint = "give the path of a file that is there"
         raise NotFound("file not found", where=str(path), hint=hint) from None
     except IsADirectoryError:
         raise _unreadable(path, "it is a folder", f"give the file: `{path}/job.yml`") from None
@@ -375,9 +376,11 @@ def _line(node: yaml.Node) -> int:
 def _mistake(error: yaml.YAMLError, text: str) -> Problem:
     line, why = None, str(error)
     if isinstance(error, yaml.MarkedYAMLError):
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else None
         why = f"{error.context or ''} {error.problem or ''}".strip()
+        # What is never closed is noticed lines later.
+        opened = error.context_mark if why.startswith(_OPENED) else None
+        mark = opened or error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else None
     elif isinstance(error, yaml.reader.ReaderError):
         line = text.count("\n", 0, int(error.position)) + 1
         hint = "remove it, or write it as an escape in double quotes"
