@@ -131,3 +131,5 @@ def test_what_slurm_says_may_be_any_text(tmp_path, monkeypatch):
     assert engine.poll([Handle("a.1", "7")])["a.1"].state is GangState.GONE
     with pytest.raises(EngineError, match="Slurm answers as it never should"):
         engine.hosts({})
+    with pytest.raises(EngineError, match="did not say the number"):
+        engine.submit(Gang("a.1", 1, ("true",), options={"shared_home": "yes"}))

@@ -6,6 +6,7 @@ the body. Both are written atomically.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -15,10 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from allranks import folder_trees
 from allranks.errors import Unreachable
 from allranks.http_client import MAILBOX, Client, FilePart, Into, Reply, checked
 
 QUESTIONS, ANSWERS = "in", "out"
+# Bytes of a message, and of its head.
+_LONGEST, _LONGEST_HEAD = 1 << 30, 1 << 16
 # Seconds between checks for a response, growing from the first to the second.
 _FIRST_WAIT, _LAST_WAIT = 0.02, 0.25
 
@@ -75,13 +79,31 @@ class Mailbox(Client):
 
 
 def write(path: Path, head: dict[str, Any], body: bytes) -> None:
-    temporary = path.parent.parent / f"{path.name}.new"
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(json.dumps(head).encode() + b"\n" + body)
-    temporary.replace(path)
+    """Put a message into a mailbox, which the job can write to, too: no link is followed. Raises
+    OSError."""
+    box, root = path.parents[1], path.parents[3]
+    with contextlib.ExitStack() as stack:
+        part = f"{path.name}.new"
+        beside, _ = folder_trees.open_parent(root, str((box / part).relative_to(root)))
+        stack.callback(os.close, beside)
+        into, name = folder_trees.open_parent(root, str(path.relative_to(root)))
+        stack.callback(os.close, into)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with open(os.open(part, flags, 0o600, dir_fd=beside), "wb") as file:
+            file.write(json.dumps(head).encode() + b"\n" + body)
+        os.replace(part, name, src_dir_fd=beside, dst_dir_fd=into)
 
 
-def read(path: Path) -> tuple[dict[str, Any], bytes]:
-    with path.open("rb") as file:
-        head: dict[str, Any] = json.loads(file.readline())
-        return head, file.read()
+def read(path: Path, most: int = _LONGEST) -> tuple[dict[str, Any], bytes]:
+    """A message of at most ``most`` bytes. Raises OSError, also for a link or a pipe, and
+    ValueError for what is no message."""
+    with folder_trees.open_file(path, below=path.parents[3]) as file:
+        if os.fstat(file.fileno()).st_size > most:
+            raise ValueError("it is too long")
+        try:
+            head = json.loads(file.readline(_LONGEST_HEAD))
+        except RecursionError:
+            raise ValueError("it nests too deep") from None
+        if not isinstance(head, dict):
+            raise ValueError("it has no head")
+        return head, file.read(most)

@@ -83,6 +83,8 @@ _HEALTHY = re.compile(
     r"(idle|mixed|allocated|completing|planned|reserved|power(ed|ing)?_\w+)[^*\w]{0,2}"
 )
 _PAUSED = ("SUSPENDED", "STOPPED")
+# A job's number, and how `sbatch --parsable` ends, in a federation with the cluster's name.
+_NUMBER, _SUBMITTED = re.compile("[0-9]{1,20}"), re.compile(r"\b([0-9]{1,20})(?:;\S*)?\s*\Z")
 # In a gang's folder: its `apart`; and the hosts that its user excludes, if it is kept off those of
 # others, too. Seconds that it may wait for that, and that Slurm may take to choose free hosts.
 _APART, _ELSEWHERE, _MOST_WAIT, _TO_CHOOSE = "apart", "elsewhere", 60.0, 10.0
@@ -156,7 +158,9 @@ class SlurmEngine:
             if _SUBMIT_LIMIT.search(error.message):
                 raise QueueFull(error.message) from None
             raise self._final(error, gang, PATIENCE) or EngineError(error.message) from None
-        return Handle(gang.key, output.strip().partition(";")[0])
+        if (job := _SUBMITTED.search(output)) is None:  # the next try finds it in the queue
+            raise EngineError("`sbatch` did not say the number of the job")
+        return Handle(gang.key, job[1])
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
         if not handles:
@@ -291,7 +295,7 @@ class SlurmEngine:
         rows = (line.split("|") for line in output.splitlines())
         jobs = []
         for row in rows:
-            if len(row) == 6 and row[4].startswith(prefix):
+            if len(row) == 6 and row[4].startswith(prefix) and _NUMBER.fullmatch(row[0]):
                 mark, _, failure = row[4].partition(": ")
                 jobs.append(_Job(row[0], row[1], row[2], row[3], mark, failure))
         return sorted(jobs, key=lambda job: (not _ended(job.state), number(job.ref)))

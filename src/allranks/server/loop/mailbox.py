@@ -6,14 +6,17 @@ For clusters whose nodes cannot reach the server over a network but share its di
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from allranks.agent.transport.mailbox import ANSWERS, QUESTIONS, read, write
 from allranks.http_client import MAILBOX
+from allranks.server.http.request_limits import LIMITS
 from allranks.settings import Home
 from allranks.store.jobs.records import Records
 
@@ -21,6 +24,8 @@ log = logging.getLogger("allranks.mailbox")
 
 # The server address of computes whose agents use a mailbox.
 ADDRESS = "mailbox"
+# Requests of a mailbox that are taken at once, and bytes of the head of one.
+_AT_ONCE, _HEAD = 100, 1 << 16
 # Seconds between two scans of the folders, while there are any.
 _SCAN = 0.05
 _IDLE = 1.0
@@ -54,8 +59,8 @@ class Mailboxes:
         try:
             status, content = await _call(self._app, head, body)
             await asyncio.to_thread(write, folder / ANSWERS / name, {"status": status}, content)
-        except FileNotFoundError:
-            pass  # the gang ended and its folder was removed
+        except OSError:
+            pass  # the gang ended and its folder was removed, or its job changed it
         except Exception:
             log.exception("no answer for %s in %s", head.get("path"), folder)
 
@@ -74,19 +79,24 @@ def url(home: Home, key: str) -> str:
 
 
 def _take_requests(folder: Path) -> list[tuple[str, dict[str, Any], bytes]]:
-    """Remove and return the requests in a mailbox; each is handled once."""
+    """Remove and return requests in a mailbox; each is handled once. Its job can write there, too:
+    what is no request is removed."""
     requests = []
     try:
-        names = os.listdir(folder / QUESTIONS)
+        with os.scandir(folder / QUESTIONS) as entries:
+            names = [entry.name for entry in islice(entries, _AT_ONCE)]
     except OSError:
         return []  # not created yet, or removed
     for name in sorted(names):
         path = folder / QUESTIONS / name
-        try:
-            requests.append((name, *read(path)))
+        with contextlib.suppress(OSError):  # the agent gave up
+            try:
+                head, body = read(path, LIMITS.body + _HEAD)
+                if all(isinstance(head.get(key), str) for key in ("method", "path", "token")):
+                    requests.append((name, head, body))
+            except (OSError, ValueError):
+                pass
             path.unlink()
-        except (OSError, ValueError):
-            continue  # the agent gave up, or the file is not a request
     return requests
 
 
