@@ -256,6 +256,44 @@ def test_filters_live_in_the_address(site: Site, signed_in: Watched) -> None:
     signed_in.ok()
 
 
+def test_the_list_begins_with_what_needs_the_reader(
+    site: Site, signed_in: Watched, running: str
+) -> None:
+    page = signed_in.page
+    signed_in.go(f"{site.url}/ui/")
+    news = page.locator("#news")
+    assert "shapes (3, 4) and (5,) differ" in news.inner_text()
+    assert running in news.locator(".panel:has-text('Running')").inner_text()
+    news.get_by_role("link", name="Failed").click()
+    page.wait_for_url(re.compile("mine=true.*status=Failed.*since_visit=true"))
+    assert "bad" in page.locator("td.name a").all_inner_texts()
+    assert news.inner_text() == "", "only above the whole list"
+    signed_in.ok()
+
+
+def test_columns_are_chosen_and_sort_the_list(site: Site, signed_in: Watched) -> None:
+    page = signed_in.page
+    signed_in.go(f"{site.url}/ui/?status=Completed&status=Failed")
+    page.get_by_text("Columns", exact=True).click()
+    page.get_by_role("checkbox", name="loss").check()
+    page.get_by_role("button", name="Show columns").click()
+    page.wait_for_url("**column=loss**")
+    assert page.get_by_role("columnheader", name="loss").is_visible()
+    page.get_by_role("columnheader", name="loss").get_by_role("link").click()
+    page.wait_for_url("**sort=-loss**")
+    assert page.locator("th[aria-sort=descending]").inner_text().startswith("loss")
+    page.get_by_role("columnheader", name="loss").get_by_role("link").click()
+    page.wait_for_url("**sort=loss**")
+    values = page.locator("tr:not(.below-others) > td.own").all_inner_texts()
+    numbers = [float(value.split()[-1]) for value in values if value]
+    assert numbers == sorted(numbers)
+    signed_in.go(f"{site.url}/ui/")  # kept for the reader
+    assert page.get_by_role("columnheader", name="loss").is_visible()
+    signed_in.go(f"{site.url}/ui/?column=")
+    assert page.get_by_role("columnheader", name="loss").count() == 0
+    signed_in.ok()
+
+
 def test_a_search_in_a_log(site: Site, signed_in: Watched) -> None:
     page = signed_in.page
     signed_in.go(f"{site.url}/ui/jobs/bad/logs?rank=0")

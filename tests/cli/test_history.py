@@ -65,6 +65,8 @@ def names(done):
         (["--sort=-best.loss", "--limit", "1"], ["run_a"]),
         (["--sort=-inputs.lr", "--tag", "team"], ["run_b", "run_a"]),
         (["--sort", "lr", "--limit", "3"], ["run_a", "run_b", "other"]),
+        (["--mine", "--since-visit", "--limit", "1"], ["run_a2"]),
+        (["--status", "failed", "--status", "running"], ["other"]),
         (["--sort", "age"], ["run_a2", "other", "run_b", "run_a"]),
         (["--sort=-exit_code", "--limit", "1"], ["other"]),
         (["--sort=created", "--status", "Completed"], ["run_a", "run_b", "run_a2"]),
@@ -94,6 +96,7 @@ def test_nothing_is_found(house):
         (["--columns", "name,,x"], "a column has no name"),
         (["--tag", "=x"], "is not a tag"),
         (["--all", "--archived"], "not allowed with"),
+        (["--mine", "--by", "x"], "not allowed with"),
     ],
 )
 def test_list_refuses(house, words, sentence):

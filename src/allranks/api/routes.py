@@ -130,6 +130,7 @@ upload_challenges: Route[list[assets.Challenge | None]] = Route(
     "POST /uploads/challenges", M, "uploads:challenges")
 upload_proofs: Route[list[bool]] = Route("POST /uploads/proofs", M, "uploads:proofs")
 list_jobs: Route[list[jobs.ListedJob]] = Route("GET /jobs", R, "job_history:list_jobs")
+note_visit: Route[server.VisitAnswer] = Route("POST /visit", R, "job_history:visit")
 changes: Route[server.ChangesAnswer] = Route("GET /changes", R, "job_history:changes")
 resolve_job: Route[jobs.ResolvedName] = Route("GET /resolve", R, "job_history:name_of")
 compare_jobs: Route[jobs.ComparisonAnswer] = Route("GET /compare", R, "job_history:compare")

@@ -18,6 +18,12 @@ class ServerAnswer(TypedDict):
     role: str
 
 
+class VisitAnswer(TypedDict):
+    """``before``: when the caller's visit before this one ended; None if this is the first."""
+
+    before: str | None
+
+
 class StopAnswer(TypedDict):
     """The jobs that are being canceled, and the number of live jobs that stay."""
 

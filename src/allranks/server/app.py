@@ -287,6 +287,7 @@ def _services(
         channels=Channels(wakeups),
         sessions=sessions,
         annotations=Annotations(database),
+        settings=settings,
         schedules=Schedules(database),
         endpoints=Endpoints(database, settings, Secrets(settings, home.secrets, "endpoint.keys")),
         batch=BatchEndpoints(settings),

@@ -54,6 +54,7 @@ from allranks.store.jobs.children import Children
 from allranks.store.jobs.job_rows import snapshots
 from allranks.store.jobs.records import Records
 from allranks.store.jobs.step_results import StepResults
+from allranks.store.key_values import Settings
 from allranks.store.metric_points import Points
 from allranks.store.schedules import Schedules
 
@@ -99,6 +100,7 @@ class Services(NamedTuple):
     channels: Channels
     sessions: SessionEngine
     annotations: Annotations
+    settings: Settings
     schedules: Schedules
     endpoints: Endpoints
     batch: BatchEndpoints

@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 
 from jinja2 import ChainableUndefined, Environment, FileSystemLoader, select_autoescape
 from markupsafe import Markup, escape
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
@@ -35,7 +36,11 @@ _ENDED = {str(each) for each in TERMINAL}
 
 
 class _Query(dict[str, str]):
-    """The values in an address; those that are not there are empty."""
+    """The values in an address; those that are not there are empty. ``lists``: all of each key."""
+
+    def __init__(self, params: QueryParams) -> None:
+        super().__init__(params)
+        self.lists = {key: params.getlist(key) for key in params}
 
     def __missing__(self, key: str) -> str:
         return ""
@@ -131,7 +136,7 @@ def number(value: Any) -> str:
 
 def with_query(query: Mapping[str, Any], **changes: Any) -> str:
     """The query of an address with some values changed; None removes one."""
-    merged = {**query, **changes}
+    merged = {**getattr(query, "lists", query), **changes}
     left = {key: value for key, value in merged.items() if value not in (None, "", [])}
     return "?" + urlencode(left, doseq=True)
 

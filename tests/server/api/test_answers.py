@@ -336,6 +336,7 @@ def shown(server: Server, name: str) -> None:
 
 def lists(server: Server) -> None:
     """Lists, and each thing in them."""
+    server("POST", "/visit")
     server("GET", "/server")
     assert server("GET", "/jobs?metrics=true&children=true")
     assert server("GET", "/compare?job=done&job=failed")["differences"]

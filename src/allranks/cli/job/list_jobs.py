@@ -34,7 +34,8 @@ def _status(text: str) -> str:
 
 def list_jobs_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--status", type=_status, metavar="S", help="only jobs with this status, e.g. Running")
+    status = "only jobs with this status, e.g. Running; repeat"
+    add("--status", type=_status, action="append", default=[], metavar="S", help=status)
     add("--experiment", metavar="E", help="only jobs of this experiment")
     name = "part of the name or display name, or a pattern with * and ?"
     add("--name", metavar="PATTERN", help=name)
@@ -49,7 +50,11 @@ def list_jobs_options(parser: argparse.ArgumentParser) -> None:
         " parameter; -KEY for descending (-created)"
     )
     add("--sort", default="-created", metavar="KEY", help=sort)
-    add("--by", metavar="USER", help="only jobs that this user submitted")
+    whose = parser.add_mutually_exclusive_group()
+    whose.add_argument("--by", metavar="USER", help="only jobs that this user submitted")
+    whose.add_argument("--mine", action="store_true", help="only jobs that you submitted")
+    visit = "only jobs that ended since your last visit of the page"
+    add("--since-visit", action="store_true", help=visit)
     columns = f"{', '.join(_CELLS)}, inputs.NAME, tags.KEY, or a metric, parameter or input"
     add("--columns", metavar="C,C,…", help=columns)
     hidden = parser.add_mutually_exclusive_group()
@@ -80,6 +85,8 @@ def list_jobs(options: argparse.Namespace) -> int:
         "parent": options.parent,
         "uses": options.uses,
         "by": options.by,
+        "mine": "true" if options.mine else None,
+        "since_visit": "true" if options.since_visit else None,
         "children": "true" if options.all else None,
         "limit": options.limit,
         "metrics": "true" if options.json or any(map(_is_metric, [*columns, sort])) else None,
@@ -119,7 +126,9 @@ def _note_unknown(jobs: list[ListedJob], keys: list[str]) -> None:
 
 
 def _none(options: argparse.Namespace) -> str:
-    filters = "status experiment name tag since until metric archived parent uses by"
+    filters = (
+        "status experiment name tag since until metric archived parent uses by mine since_visit"
+    )
     if any(getattr(options, word) for word in filters.split()):
         return "no jobs match"
     return "no jobs yet; run one: `allranks run -- echo hello`"

@@ -50,10 +50,10 @@ class Sort(NamedTuple):
 class Query(NamedTuple):
     """``statuses``: any of these. ``name`` is a glob (`*`, `?`) or a part of a name or of a display
     name. ``tags`` have a key, and a value or None for any. ``since`` and ``until`` (exclusive) are
-    seconds since the epoch. ``archived``: True for archived jobs only, None for all. ``parent``:
-    only children of that job; without it none, unless ``children``. ``uses``: an asset as NAME or
-    NAME:VERSION. ``by``: who submitted it. ``mentions``: the name of an input, a tag or a parameter
-    that it may have; jobs that cannot are left out."""
+    seconds since the epoch, ``ended_since`` of their end. ``archived``: True for archived jobs
+    only, None for all. ``parent``: only children of that job; without it none, unless ``children``.
+    ``uses``: an asset as NAME or NAME:VERSION. ``by``: who submitted it. ``mentions``: the name of
+    an input, a tag or a parameter that it may have; jobs that cannot are left out."""
 
     statuses: tuple[JobStatus, ...] = ()
     experiment: str | None = None
@@ -61,6 +61,7 @@ class Query(NamedTuple):
     tags: tuple[tuple[str, str | None], ...] = ()
     since: float | None = None
     until: float | None = None
+    ended_since: float | None = None
     metrics: tuple[Condition, ...] = ()
     sort: Sort = Sort("created", descending=True)
     archived: bool | None = False

@@ -63,7 +63,8 @@ def search(connection: Connection, filters: Query) -> list[int]:
 def _is_narrow(filters: Query) -> bool:
     """Whether few jobs may match: walking the index by value would skip nearly all its entries."""
     narrowing = (filters.statuses, filters.experiment, filters.name, filters.tags, filters.since)
-    return any((*narrowing, filters.until, filters.parent, filters.uses, filters.by))
+    times = (filters.until, filters.ended_since)
+    return any((*narrowing, *times, filters.parent, filters.uses, filters.by))
 
 
 def _by_value(connection: Connection, query: Select[int], filters: Query) -> list[int]:
@@ -197,6 +198,8 @@ def _filters(connection: Connection, filters: Query) -> Iterator[ColumnElement[b
         yield _jobs.c.created_at >= filters.since
     if filters.until is not None:
         yield _jobs.c.created_at < filters.until
+    if filters.ended_since is not None:
+        yield _jobs.c.ended_at >= filters.ended_since
     if filters.archived is not None:
         archived = _annotations.c.archived_at
         yield archived.is_not(None) if filters.archived else archived.is_(None)

@@ -44,9 +44,9 @@ document.addEventListener("click", (event) => {
   if (text) navigator.clipboard?.writeText(text).then(() => (event.target.textContent = "Copied"));
 });
 
-// What is chosen is shown; texts wait for the Enter key.
+// What is chosen is shown at once; texts wait for the Enter key, and columns for their button.
 document.addEventListener("change", ({ target }) => {
-  if (target.matches("[data-submits]:is(select, input), form[data-submits] :is(select, [type=checkbox])")) target.form.requestSubmit();
+  if (target.matches("[data-submits]:is(select, input), form[data-submits] :is(select, [type=checkbox]:not([name=column]))")) target.form.requestSubmit();
 });
 
 // A part of the page is replaced by the same part of the page as it is now, if that differs. What

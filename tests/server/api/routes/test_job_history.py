@@ -1,11 +1,13 @@
 """Jobs over time: names, tags, archive, comparison and deletion, over HTTP."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from allranks import clock
 from tests.server.auth.test_people import made
 from tests.server.serving import JOB, Served, held_to, served
 from tests.support import until
@@ -67,6 +69,31 @@ def test_last_is_the_newest_of_who_asks(server: Served) -> None:
     server.people.patch("/api/v1/jobs/zoes", json={"archived": True})
     assert resolve(server, "-", zoe)["error"] == "not_found"
     assert resolve(server, "zoe", zoe)["name"] == "zoes", "a name finds include archived jobs"
+
+
+def test_what_ended_since_the_last_visit(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A visit is a time per person, and looks within half an hour are one."""
+    vera, other = made(server, "vera", "member"), made(server, "vito", "member")
+
+    def visit(later: float) -> Any:
+        monkeypatch.setattr(clock, "now", lambda: time.time() + later)
+        before = server.people.post("/api/v1/visit", headers=vera).json()["before"]
+        monkeypatch.undo()
+        return before
+
+    def listed(query: str, headers: Any) -> list[str]:
+        rows = server.people.get(f"/api/v1/jobs?{query}", headers=headers).json()
+        return [row["name"] for row in rows]
+
+    ended(server, "veras", vera)
+    ended(server, "vitos", other)
+    assert listed("mine=true", vera) == ["veras"]
+    assert listed("mine=true&since_visit=true", vera) == ["veras"], "the first visit"
+    assert visit(0) is None
+    assert visit(600) is None, "the same visit"
+    assert visit(3600) is not None
+    assert listed("mine=true&since_visit=true", vera) == []
+    assert listed("mine=true&since_visit=true&status=Canceled", other) == ["vitos"]
 
 
 def test_tags_and_archive(server: Served) -> None:

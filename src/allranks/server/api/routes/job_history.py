@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
+from allranks import clock
 from allranks.api import jobs as api
-from allranks.api.server import ChangesAnswer
+from allranks.api.server import ChangesAnswer, VisitAnswer
 from allranks.core.job import list_filters as job_query
 from allranks.errors import UsageError
 from allranks.server.arguments import BODY, QUERY
-from allranks.server.auth.roles import OWNER, Who, require_own
-from allranks.server.dependencies import ServicesDep
+from allranks.server.auth.roles import OWNER, Person, Who, require_own
+from allranks.server.dependencies import Services, ServicesDep
 from allranks.server.http.request_limits import Count
 from allranks.server.jobs import view
 from allranks.server.jobs.compare import comparison
 from allranks.server.jobs.list_order import find_sorted
 from allranks.server.jobs.resolve_job_name import LAST, newest, resolve
 from allranks.server.parents import view as parents
+from allranks.server.timestamps import iso_time
 from allranks.store.jobs.job_rows import COMMAND, Damaged, JobRow
 
 Moment = Annotated[float | None, Field(ge=0, allow_inf_nan=False)]
 
+# The key of all visits among a home's single values; seconds that are between two visits, and
+# between two looks that are noted.
+_VISITS, _PAUSE, _NOTED = "visits", 1800.0, 60.0
 _ARCHIVED = {"no": False, "only": True, "all": None}
 
 
 class ListRequest(BaseModel):
     """The filters and order of a list: see `core.job.list_filters`. ``status``: any of
-    these. ``metrics``: add last values."""
+    these. ``metrics``: add last values. ``mine``: only the caller's; ``since_visit``: only those
+    that ended since their last visit."""
 
     status: list[str] = []
     experiment: str | None = None
@@ -46,8 +52,10 @@ class ListRequest(BaseModel):
     children: bool = False
     uses: str | None = None
     by: str | None = None
+    mine: bool = False
+    since_visit: bool = False
 
-    def query(self) -> job_query.Query:
+    def query(self, who: Person, visit: float) -> job_query.Query:
         """Raises UsageError for invalid values."""
         if self.archived not in _ARCHIVED:
             hint = f"use one of {', '.join(_ARCHIVED)}"
@@ -66,7 +74,8 @@ class ListRequest(BaseModel):
             parent=self.parent,
             children=self.children,
             uses=self.uses,
-            by=self.by,
+            by=who.name if self.mine else self.by,
+            ended_since=visit if self.since_visit else None,
         )
 
 
@@ -79,10 +88,10 @@ class Changes(BaseModel, extra="forbid"):
 
 
 def list_jobs(
-    services: ServicesDep, filters: Annotated[ListRequest, QUERY]
+    services: ServicesDep, who: Who, filters: Annotated[ListRequest, QUERY]
 ) -> list[api.ListedJob | api.DamagedJob]:
     """The matching jobs, by default the newest first."""
-    query = filters.query()
+    query = filters.query(who, _visits(services, who).before)
     rows = find_sorted(services.records, services.annotations, query)
     notes = services.annotations.several(row.id for row in rows)
     values = services.records.last_values(row.id for row in rows) if filters.metrics else None
@@ -100,6 +109,27 @@ def list_jobs(
         else view.damaged(row)
         for row in rows
     ]
+
+
+class _Visits(NamedTuple):
+    """When somebody looked at the page last, and when at their visit before; 0 for never."""
+
+    last: float = 0.0
+    before: float = 0.0
+
+
+def _visits(services: Services, who: Person) -> _Visits:
+    return _Visits(*(services.settings.get(_VISITS) or {}).get(who.name, ()))
+
+
+def visit(services: ServicesDep, who: Who) -> VisitAnswer:
+    """Note that the caller looks at what happened. Looks within half an hour are one visit."""
+    now, visits = clock.now(), _visits(services, who)
+    if now - visits.last > _NOTED:
+        before = visits.last if now - visits.last > _PAUSE else visits.before
+        services.settings.change(_VISITS, {who.name: [now, before]})
+        visits = _Visits(now, before)
+    return {"before": iso_time(visits.before or None)}
 
 
 async def changes(
