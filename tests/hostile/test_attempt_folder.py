@@ -13,6 +13,7 @@ from allranks.agent.processes.ranks import last_lines
 from allranks.agent.transport.tails import Feed, Tail
 from allranks.core.diagnosis.stacks import Frame
 from allranks.server.loop import dead_agent_files
+from allranks.store.metric_points import Source
 
 SECRET = b"an owner's token\n"
 
@@ -35,8 +36,9 @@ def test_logs_and_points_are_not_read_elsewhere(odd: Path):
     assert last_lines(odd) == []
     stored: list[bytes] = []
     points = SimpleNamespace(add_from_agent=lambda *words: stored.append(words[-1]) or 0)
-    dead_agent_files._collect_points(odd, points, None)  # type: ignore[arg-type]
-    assert stored == []
+    source = Source(1, 1, 0, "metrics")
+    dead_agent_files._collect_points(odd, points, source)  # type: ignore[arg-type]
+    assert not any(stored)
 
 
 def test_points_are_not_written_elsewhere(odd: Path, tmp_path: Path):

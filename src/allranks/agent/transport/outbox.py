@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 from typing import Any, TextIO
 
-from allranks import clock
+from allranks import clock, folder_trees
 from allranks.core.lifecycle.validate_event import validate_event
 from allranks.core.text import repaired
 from allranks.errors import UsageError
@@ -20,6 +20,8 @@ from allranks.events import Event, Kind
 from allranks.statuses import Reason
 
 NAME = "outbox.jsonl"
+# Bytes that are read of it.
+_LONGEST = 256 << 20
 # The data of events on which decisions depend.
 _NEEDED = ("reason", "code", "address", "host", "ports", "failed_at", "ended_at", "message")
 
@@ -86,12 +88,11 @@ class Outbox:
 
 def read(folder: Path) -> list[Event]:
     """Return the events of the agent in that folder, without torn or invalid lines."""
-    try:
-        lines = (folder / NAME).read_text(errors="replace").split("\n")
-    except FileNotFoundError:
-        return []
+    data = b""
+    with folder_trees.SkipAbsent():  # the job may have put something else in its place
+        data = folder_trees.read_file(folder / NAME, _LONGEST)
     events = []
-    for line in lines:
+    for line in data.decode(errors="replace").split("\n"):
         try:
             events.append(validate_event(repaired(json.loads(line))))
         except (ValueError, RecursionError, UsageError):

@@ -4,13 +4,11 @@ and its metric points."""
 from __future__ import annotations
 
 import logging
-import os
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from allranks import folder_trees
 from allranks.agent.transport import outbox
+from allranks.agent.transport.tails import Feed, Tail
 from allranks.core.distributions.topology import log_name, ranks_of, world
 from allranks.core.lifecycle.decide import Job, Node
 from allranks.engines.base import GangStatus
@@ -49,28 +47,18 @@ def collect(home: Home, records: Records, points: Points, row: JobRow, node: int
 
 
 def _collect_points(path: Path, points: Points, source: Source) -> None:
-    try:
-        file = folder_trees.open_file(path)
-    except OSError:  # it is not there, or not what the agent wrote
-        return
-    size = points.add_from_agent(source, 0, b"")
-    with file:
-        file.seek(size)
-        while lines := b"".join(file.readlines(1 << 20)):
-            size = points.add_from_agent(source, size, lines)
+    """As its agent would have sent them: nothing of a file that is not there, or not its own."""
+    feed = Feed(source.attempt, source.name, path)
+    feed.sent = points.add_from_agent(source, 0, b"")
+    while lines := feed.rest():
+        feed.sent = points.add_from_agent(source, feed.sent, lines)
 
 
 def _collect_log(source: Path, logs: Logs, attempt: int, rank: int, name: str) -> None:
-    try:
-        file = folder_trees.open_file(source)
-    except OSError:
-        return
-    size = logs.append(attempt, rank, name, 0, b"")
-    with file:
-        age = max(0.0, time.time() - os.fstat(file.fileno()).st_mtime)
-        file.seek(size)
-        while piece := file.read(1 << 20):
-            size = logs.append(attempt, rank, name, size, piece, age)
+    tail = Tail(attempt, rank, source)
+    tail.sent = logs.append(attempt, rank, name, 0, b"")
+    while piece := tail.rest():
+        tail.sent = logs.append(attempt, rank, name, tail.sent, piece, tail.age() / 1000)
 
 
 def dead(job: Job, status: GangStatus) -> Iterable[int]:
