@@ -47,23 +47,40 @@ def test_runs_become_jobs_once(shared: Allranks, tmp_path: Path) -> None:
     ]
 
 
+def rows_of(*rows: dict[str, object]) -> list[bytes]:
+    """W&B's records of its history."""
+    return [
+        field(
+            2,
+            b"".join(
+                field(1, field(1, key.encode()) + b"\x82\x01" + field(1, text.encode())[1:])
+                for key, text in ((key, json.dumps(value)) for key, value in row.items())
+            ),
+        )
+        for row in rows
+    ]
+
+
+def write_wandb(folder: Path, run: str, records: list[bytes], code: int) -> None:
+    # A run's and an exit's fields are beyond 15: their tags have two bytes.
+    about = field(1, run.encode()) + field(3, b"p") + b"\x8a\x01" + field(1, b"\x08\x01")[1:]
+    begun, ended = (
+        b"\x8a\x01" + field(1, about)[1:],
+        b"\x92\x01" + field(1, bytes([8, code]))[1:],
+    )
+    folder.mkdir(parents=True)
+    head = struct.pack("<4sHB", b":W&B", 0xBEE1, 0)
+    data = b"".join(map(chunk, (begun, *records, ended)))
+    (folder / f"run-{run}.wandb").write_bytes(head + data)
+
+
 def part_of_a_run(folder: Path, steps: range, code: int) -> None:
     """Of W&B's run `again`, which was resumed."""
-    run = field(1, b"again") + field(3, b"p")
-    records = list[bytes]()
-    for step in steps:
-        row = {"_step": step, "loss": 100 * steps.start + step, "_timestamp": 1.0 + step}
-        items = [
-            field(1, field(1, k.encode()) + b"\x82\x01" + field(1, b"%d" % v)[1:])
-            for k, v in row.items()
-        ]
-        records.append(field(2, b"".join(items)))
-    # An exit's field is beyond 15: its tag has two bytes.
-    data = b"".join(map(chunk, (*records, b"\x92\x01" + field(1, bytes([8, code]))[1:])))
-    head = struct.pack("<4sHB", b":W&B", 0xBEE1, 0)
-    first = chunk(b"\x8a\x01" + field(1, run + b"\x8a\x01" + field(1, b"\x08\x01")[1:])[1:])
-    folder.mkdir(parents=True)
-    (folder / "run-again.wandb").write_bytes(head + first + data)
+    rows = (
+        {"_step": step, "loss": 100 * steps.start + step, "_timestamp": 1.0 + step}
+        for step in steps
+    )
+    write_wandb(folder, "again", rows_of(*rows), code)
 
 
 def test_parts_of_a_resumed_run_of_wandb_are_attempts_of_one_job(shared, tmp_path):
@@ -125,6 +142,37 @@ def test_steps_that_tensorboard_drops_after_a_restart(shared, tmp_path):
         assert [point["value"] for point in metrics["loss"]] == expected
         assert [point["value"] for point in metrics["train/loss"]] == [*range(8)]
         board(root, 1, 2000.0, range(5, 10), purge=True)
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(50)
+
+
+def test_images_come_along_and_lead_nowhere_else(shared, tmp_path, code):
+    folder = tmp_path / "wandb/offline-run-1-seen"
+    (tmp_path / "secret.png").write_bytes(PNG)
+    names = ["a.png", "b.png", "../../../secret.png", "link.png", str(tmp_path / "secret.png")]
+    looks = {"_type": "images/separated", "filenames": names}
+    write_wandb(folder, "seen", rows_of({"_step": 1, "look": looks}), 0)
+    (folder / "files").mkdir()
+    (folder / "files/a.png").write_bytes(PNG + b"a")
+    (folder / "files/b.png").write_bytes(PNG + b"b")
+    (folder / "files/link.png").symlink_to(tmp_path / "secret.png")
+    board(tmp_path / "board", 0, 1000.0, range(1))
+    value = field(1, b"sample") + field(4, field(4, PNG))
+    event = b"\x09" + struct.pack("<d", 1.0) + bytes([0x10, 3]) + field(5, field(1, value))
+    with (tmp_path / "board/events.out.tfevents.0.host").open("ab") as file:
+        file.write(struct.pack("<QI", len(event), 0) + event + bytes(4))
+    for _ in range(2):  # the second time they are there
+        done = shared("import", "runs", tmp_path, "--json")
+        wandb, board_ = json.loads(done.stdout)["jobs"]
+        assert (wandb["images"], board_["images"]) == (2, 1), done.stderr
+        assert "2 images were left out: not a path below the folder" in done.stderr
+        assert "1 images were left out: too many levels of symbolic links" in done.stderr
+    for job in wandb, board_:
+        place = f"got/{job['job']}"
+        assert shared("job", "download", job["job"], "--all", "-p", place).returncode == 0
+    kept = {path.name: path.read_bytes() for path in (code / "got").rglob("*.png")}
+    assert kept == {"step_1.png": PNG + b"a", "step_1_1.png": PNG + b"b", "step_3.png": PNG}
 
 
 def test_runs_of_a_database_of_trackio(shared, tmp_path):

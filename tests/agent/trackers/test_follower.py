@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from allranks.agent.processes.rank_processes import Members
-from allranks.agent.trackers.follower import IMAGES, TrackerFiles
+from allranks.agent.trackers.follower import TrackerFiles
+from allranks.agent.trackers.kept_images import FOLDER as IMAGES
 from allranks.agent.trackers.names import Prefixes, image_path
 from allranks.agent.trackers.readings import LARGEST_IMAGE
 from allranks.core.plan import MetricTask, Task

@@ -7,21 +7,20 @@ Points and parameters are appended to a file that the link sends; images go to t
 from __future__ import annotations
 
 import contextlib
-import io
 import json
-import os
 import shutil
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from allranks import folder_trees
 from allranks.agent.processes.rank_processes import Members
-from allranks.agent.trackers.names import Prefixes, image_path
-from allranks.agent.trackers.readings import LARGEST_IMAGE, Image, Reader, Reading, lines
+from allranks.agent.trackers import kept_images
+from allranks.agent.trackers.kept_images import KeptImages
+from allranks.agent.trackers.names import Prefixes
+from allranks.agent.trackers.readings import Reader, Reading, lines
 from allranks.agent.trackers.tree import Tree
 from allranks.agent.trackers.writers import Writers
 from allranks.core.plan import Task
@@ -30,11 +29,10 @@ from allranks.spec.fields.metric_formats import BUILTIN
 
 # Seconds between two looks, and the share of a CPU that looking for files may take.
 _LOOK, _SHARE = 0.5, 0.005
-# Parameters of a job, images and their bytes.
-_PARAMETERS, _IMAGES, _BYTES = 2000, 10_000, 1 << 30
+# Parameters of a job.
+_PARAMETERS = 2000
 # Seconds in which the rest is read when the ranks have ended, and notes on files.
 _REST, _NOTES = 120.0, 20
-IMAGES = "artifacts/logs/images"
 
 
 class _File(NamedTuple):
@@ -62,9 +60,7 @@ class TrackerFiles:
         self._files: list[_File] = []
         self._prefixes = Prefixes(metric.name for metric in task.metrics)
         self._parameters: dict[str, str] = {}
-        self._images = Counter[str]()
-        self._image_bytes = 0
-        self._left_out = Counter[str]()
+        self._images = KeptImages()
         # The tags of TensorBoard's files by folder.
         self._tags: dict[Path, set[str]] = {}
         # Files of which it is not known yet who writes them.
@@ -109,7 +105,7 @@ class TrackerFiles:
                 notes.append(f"{path}: {reader.bad.message()}")
         if len(notes) > _NOTES:
             notes[_NOTES:] = [f"{len(notes) - _NOTES} more notes on files of trackers are left out"]
-        notes += [f"{count} images were left out: {why}" for why, count in self._left_out.items()]
+        notes += self._images.notes()
         return [{"message": message} for message in notes]
 
     def _run(self) -> None:
@@ -187,10 +183,8 @@ class TrackerFiles:
             if new := self._new_parameters(prefix, part.parameters):
                 target.write(json.dumps({"parameters": new}).encode() + b"\n")
         for image in part.images:
-            try:
-                self._keep(image._replace(name=prefix + image.name), rank or None, file.root)
-            except OSError as error:
-                self._left_out[f"{(error.strerror or str(error)).lower()}"] += 1
+            named = image._replace(name=prefix + image.name)
+            self._images.keep(named, rank or None, file.root, self._put)
 
     def _series(self, rank: int) -> int | None:
         """The rank of a series. What a known format prints may have any name: the first rank's
@@ -206,33 +200,8 @@ class TrackerFiles:
         self._parameters |= new
         return new
 
-    def _keep(self, image: Image, rank: int | None, root: Path) -> None:
-        """Copy an image of a tracker in that folder of the job. Raises OSError."""
-        path = image_path(image.name, image.step, rank, image.suffix)
-        number = self._images[path]
-        with _opened(image.source, root) as source:
-            size = source.seek(0, os.SEEK_END)
-            source.seek(0)
-            if image.source is None or size > LARGEST_IMAGE:
-                self._left_out[
-                    "each is larger than 10 MB; they are in the tracker's own files"
-                ] += 1
-                return
-            if sum(self._images.values()) >= _IMAGES or self._image_bytes + size > _BYTES:
-                self._left_out["there are too many"] += 1
-                return
-            self._images[path] += 1
-            self._image_bytes += size
-            stem, suffix = os.path.splitext(path)
-            kept = f"{IMAGES}/{stem}_{number}{suffix}" if number else f"{IMAGES}/{path}"
-            # The job can write there, too: no link of its own may lead out.
-            record = Path(self._task.record)
-            with folder_trees.replace_file(record / kept, record) as copy:
-                shutil.copyfileobj(source, copy)
-
-
-def _opened(source: Path | bytes | None, root: Path) -> BinaryIO:
-    """Raises OSError for a path that is not a file of the job."""
-    if isinstance(source, Path):
-        return folder_trees.open_file(source, below=root)
-    return io.BytesIO(source or b"")
+    def _put(self, path: str, source: BinaryIO) -> None:
+        # The job can write there, too: no link of its own may lead out.
+        record = Path(self._task.record)
+        with folder_trees.replace_file(record / kept_images.FOLDER / path, record) as copy:
+            shutil.copyfileobj(source, copy)

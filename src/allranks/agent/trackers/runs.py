@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from allranks import folder_trees
+from allranks.agent.trackers.kept_images import KeptImages
 from allranks.agent.trackers.names import Prefixes
 from allranks.agent.trackers.readings import BadRows, Reader, Reading, lines
 from allranks.agent.trackers.tensorboard_files import EventFile
@@ -37,7 +39,7 @@ class Run(NamedTuple):
     """A run that has ended, or a part of it. ``lines``: its points, each in one as in
     ALLRANKS_METRICS_FILE: if the run goes on, more follow; ``last``: those of its summary only.
     ``damage``: what is wrong with its files. ``exit_code`` is None if they do not tell; ``is_cut``:
-    they should."""
+    they should. ``has_images``: see ``keep_images``."""
 
     title: str
     project: str
@@ -49,6 +51,7 @@ class Run(NamedTuple):
     lines: list[bytes]
     last: list[bytes]
     damage: str
+    has_images: bool = False
 
 
 def find(root: Path) -> list[Files]:
@@ -81,13 +84,46 @@ def find(root: Path) -> list[Files]:
     return [*sorted(several), *boards]
 
 
-def parts(files: Files) -> Iterator[Run]:
+def parts(files: Files) -> Iterator[tuple[Files, Run]]:
     """The parts of a run of W&B that was resumed, in order; of others, the run."""
     if files.source.suffix != ".wandb":
-        yield _read(files)
+        yield files, _read(files)
         return
     for path in files.paths:
-        yield _read(files._replace(source=path, paths=[path]))
+        part = files._replace(source=path, paths=[path])
+        yield part, _read(part)
+
+
+def keep_images(files: Files, kept: KeptImages) -> Iterator[tuple[str, bytes]]:
+    """The paths and contents of the images of a part. It is read again: all of them at once may
+    not fit in memory."""
+    images = list[tuple[str, bytes]]()
+
+    def put(place: str, source: BinaryIO) -> None:
+        images.append((place, source.read()))
+
+    for path, reader, prefix in _readers(files):
+        with contextlib.suppress(OSError):  # what was wrong with it is told
+            for image in (image for part in reader.read() for image in part.images):
+                named = image._replace(name=prefix + image.name)
+                kept.keep(named, None, path.resolve().parent, put)
+                yield from images
+                images.clear()
+
+
+def _readers(files: Files) -> Iterator[tuple[Path, Reader, str]]:
+    """Each file, its reader, and what stands before its names."""
+    prefixes = Prefixes()
+    prefixes.of_folder(0, files.source)
+    tags: dict[Path, set[str]] = {}
+    for path in files.paths:
+        if path.suffix == ".wandb":
+            yield path, WandbFile(path.resolve()), ""
+        elif path.suffix == ".db":
+            yield path, TrackioFile(path.resolve(), run=files.run), ""
+        else:
+            reader = EventFile(path.resolve(), tags=tags.setdefault(path.parent, set()))
+            yield path, reader, prefixes.of_folder(0, path.parent)
 
 
 def _read(files: Files) -> Run:
@@ -96,23 +132,13 @@ def _read(files: Files) -> Run:
     several = list[Sequence[Any]]()
     values: dict[str, str] = {}
     times = list[float]()
-    damage = ""
-    prefixes = Prefixes()
-    prefixes.of_folder(0, files.source)
-    tags: dict[Path, set[str]] = {}
+    damage, has_images = "", False
     wandb: WandbFile | None = None
-    for path in files.paths:
-        reader: Reader
-        if path.suffix == ".wandb":
-            reader = wandb = WandbFile(path.resolve())
-            prefix = ""
-        elif path.suffix == ".db":
-            reader, prefix = TrackioFile(path.resolve(), run=files.run), ""
-        else:
-            reader = EventFile(path.resolve(), tags=tags.setdefault(path.parent, set()))
-            prefix = prefixes.of_folder(0, path.parent)
+    for path, reader, prefix in _readers(files):
+        wandb = reader if isinstance(reader, WandbFile) else None
         try:
             for is_last, part in _read_twice(reader):
+                has_images = has_images or bool(part.images)
                 times += [point.at for point in part.points if point.at > 0]
                 values |= {prefix + name: value for name, value in part.parameters.items()}
                 rows = [(prefix + name, None, step, at, v) for name, step, at, v in part.points]
@@ -144,7 +170,19 @@ def _read(files: Files) -> Run:
     is_cut = wandb is not None and code is None
     if is_cut and damage.startswith(CUT_OFF):
         damage = ""  # it is no more than that
-    return Run(title, project, began, max(began, ended), code, is_cut, values, points, last, damage)
+    return Run(
+        title=title,
+        project=project,
+        began=began,
+        ended=max(began, ended),
+        exit_code=code,
+        is_cut=is_cut,
+        parameters=values,
+        lines=points,
+        last=last,
+        damage=damage,
+        has_images=has_images,
+    )
 
 
 def _read_twice(reader: Reader) -> Iterator[tuple[bool, Reading]]:

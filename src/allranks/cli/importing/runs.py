@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import base64
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.agent.trackers import runs
+from allranks.agent.trackers.kept_images import KeptImages
 from allranks.api import routes
 from allranks.cli.output import show
 from allranks.cli.output.progress_line import ProgressLine
@@ -98,8 +100,8 @@ def _batches(
         done += _size(files)
         for part in _parts(files, answers):
             batch.append(part)
-            texts = (part["lines"], *part["parameters"], *part["parameters"].values())
-            size += sum(map(len, texts))
+            texts = [part["lines"], *part["parameters"], *part["parameters"].values()]
+            size += sum(map(len, [*texts, *part["images"].values()]))
             if size > _PIECE or len(batch) == _RUNS:
                 yield batch
                 batch, size = [], 0
@@ -110,13 +112,17 @@ def _batches(
 
 def _parts(files: runs.Files, answers: dict[str, dict[str, Any]]) -> Iterator[Document]:
     answer = {"job": files.name, "source": str(files.source.resolve()), "created": False}
-    answers[files.name] = answer | {"points": 0, "damage": "", "recorded": False}
-    for attempt, run in enumerate(runs.parts(files), 1):
-        yield from _requests(files, attempt, run, answers[files.name])
+    answer = answer | {"points": 0, "images": 0, "damage": "", "recorded": False}
+    answers[files.name], kept = answer, KeptImages()
+    for attempt, (part, run) in enumerate(runs.parts(files), 1):
+        yield from _requests(part, attempt, run, kept, answer)
+    answer["images"] = kept.count
+    for note in kept.notes():
+        show.talk(f"note: {files.name}: {note}")
 
 
 def _requests(
-    files: runs.Files, attempt: int, run: runs.Run, answer: dict[str, Any]
+    files: runs.Files, attempt: int, run: runs.Run, kept: KeptImages, answer: dict[str, Any]
 ) -> Iterator[Document]:
     is_readable = not run.damage or bool(run.lines or run.last or run.parameters)
     message = f"it ended with exit code {run.exit_code}" if run.exit_code else ""
@@ -144,9 +150,12 @@ def _requests(
         offset = 0
         for piece in _pieces(lines):
             points = {"lines": piece.decode(), "offset": offset, "is_summary": is_summary}
-            yield {**about, "parameters": parameters, **points}
+            yield {**about, "parameters": parameters, **points, "images": {}}
             offset += len(piece)
             parameters = {}
+    for path, data in runs.keep_images(files, kept) if run.has_images else ():
+        images = {path: base64.b64encode(data).decode()}
+        yield {**about, "parameters": {}, "lines": "", "images": images}
 
 
 def _pieces(lines: list[bytes]) -> Iterator[bytes]:

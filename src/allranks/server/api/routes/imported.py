@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from allranks import folder_trees
+from allranks.agent.trackers import kept_images
+from allranks.agent.trackers.readings import LARGEST_IMAGE
 from allranks.api.jobs import ImportedJob
-from allranks.errors import Conflict
+from allranks.core.data.state_manifest import is_path
+from allranks.errors import Conflict, UsageError
 from allranks.events import Event, Kind
 from allranks.server.auth.roles import Person, Who, require_own
 from allranks.server.dependencies import Services, ServicesDep
@@ -29,7 +35,8 @@ class ImportedRun(BaseModel, extra="forbid"):
     """A run that ended elsewhere; times in seconds since the epoch. ``source`` is the file or
     folder that it was read from, of the first part if it was resumed; ``attempt`` numbers the
     parts. ``lines``: points as in ALLRANKS_METRICS_FILE, which start at the byte ``offset`` of all
-    of them, or of those in the run's summary only."""
+    of them, or of those in the run's summary only. ``images``: as base64, by the path below the
+    folder of images."""
 
     name: str
     experiment: str
@@ -45,6 +52,7 @@ class ImportedRun(BaseModel, extra="forbid"):
     lines: str = ""
     offset: Count = 0
     is_summary: bool = False
+    images: dict[str, str] = {}
 
 
 class ImportedRuns(BaseModel, extra="forbid"):
@@ -73,6 +81,7 @@ def add(body: ImportedRuns, services: ServicesDep, who: Who) -> list[ImportedJob
     rows |= {row.name: row for row in services.records.create_all([*new.values()])}
     for run in body.runs:
         rows[run.name] = _resumed(run, rows[run.name], services)
+        _put_images(run, services.home.jobs / run.name)
     sizes = services.points.add_from_agents(
         [(_feed(run, rows[run.name]), run.offset, _lines(run, rows[run.name])) for run in body.runs]
     )
@@ -92,6 +101,25 @@ def _feed(run: ImportedRun, row: JobRow) -> Source:
 def _lines(run: ImportedRun, row: JobRow) -> bytes:
     """None for a job that has them in other lines, imported by an earlier version."""
     return run.lines.encode() if _LINES in row.spec["properties"] else b""
+
+
+def _put_images(run: ImportedRun, record: Path) -> None:
+    """Raises UsageError for what is no image, and OSError."""
+    for path, text in run.images.items():
+        place = f"{kept_images.FOLDER}/{path}"
+        try:
+            data = base64.b64decode(text, validate=True)
+        except ValueError:
+            data = b""
+        if not is_path(place) or not 0 < len(data) <= LARGEST_IMAGE:
+            hint = "its path is relative, its content base64, of 10 MB at most"
+            raise UsageError(f"{path[:80]!r} is no image", where="images", hint=hint)
+        record.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (
+            folder_trees.SkipAbsent(),  # another image is where its folder would be
+            folder_trees.replace_file(record / place, record) as file,
+        ):
+            file.write(data)
 
 
 def _resumed(run: ImportedRun, row: JobRow, services: Services) -> JobRow:
