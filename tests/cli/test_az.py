@@ -88,6 +88,7 @@ def test_verbs(allranks: Allranks, code: Path) -> None:
     (code / "compute.yml").write_text(file)
     az("ml", "compute", "create", "-f", "compute.yml")
     assert "other-cpus" in allranks("compute", "map").stdout
+    az("ml", "model", "archive", "-n", "m", "-v", "1")  # only jobs are hidden here
     assert len(json.loads(az("ml", "environment", "list", "-r", "2"))) == 2
     assert len(json.loads(az("ml", "job", "list", "--all-results", "true"))) >= 1
     there = ("-f", "job.yml", "--set", "compute=azureml:my-cpus", "--stream", "-o", "none")

@@ -121,6 +121,8 @@ def test_it_is_python(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('mine')")
     # Once for the command line, once for the program.
     assert python("-c", "", PYTHONPATH=str(tmp_path)).stdout == "mine\n" * 2
+    done = python("-c", f"{_CLIENT}.components.archive('a', version='1')")
+    assert (done.returncode, done.stderr.count("no effect here: Components.archive")) == (0, 1)
     unused = "from azure.ai.ml import automl; from azureml.core.compute import RemoteCompute"
     assert python("-c", unused).returncode == 0
     ours = "import azure.ai.ml as a; print(dir(a) and a.entities.Model, a.__name__)"

@@ -53,6 +53,9 @@ def az(options: argparse.Namespace) -> int:
         noun, verb = [*(word for word in words[1:3] if word[:1] != "-"), "", ""][:2]
         print(help_of(noun, verb))
         return 0
+    if words[:1] == ["ml"] and words[1:2] != ["job"] and words[2:3] in (["archive"], ["restore"]):
+        show.talk("only jobs are archived here: a version is listed until it is deleted")
+        return 0
     if words[:1] == ["ml"] and words[1:2] != ["workspace"]:
         return _run(read(words[1:]))
     if words[:2] != ["ml", "workspace"] and (not words or words[0] not in _PREPARES):

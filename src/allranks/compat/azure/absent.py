@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NoReturn
 
+from allranks.compat.azure.notes import note
 from allranks.compat.azure.v1.exceptions import not_there
 from allranks.spec.fields.problems import nearest
 
 INSTEAD = {
-    "archive": "delete the version, or leave it",
     "begin_restart": "no machines are made, so none are restarted",
     "begin_start": "no machines are made, so none are started",
     "begin_stop": "no machines are made, so none are stopped",
@@ -22,6 +22,11 @@ INSTEAD = {
     "share": "there are no registries: all clients of this server see its assets",
     "linked_services": "name a compute: allranks compute create",
 }
+
+
+# Only jobs are archived here.
+_IDLE = ("archive", "restore")
+_STAYS = "versions are listed until they are deleted"
 
 
 class Refusing(type):
@@ -55,6 +60,9 @@ class Absent:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or hasattr(type(self), name):
             raise AttributeError(name)  # the latter: a property of ours has failed
+        if name in _IDLE:
+            called = f"{type(self).__name__.lstrip('_')}.{name}"
+            return lambda *_, **__: note(f"no effect here: {called} ({_STAYS})")
         names = [each for each in dir(self) if each[0] != "_"]
         hint = nearest(name, names, 0.75) or "see docs/how-to/python.md"
         what = f"{type(self).__name__.lstrip('_')}.{name} is not there in allranks"
