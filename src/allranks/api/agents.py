@@ -213,9 +213,11 @@ class SyncAnswer(TypedDict):
 
 
 class Acknowledgement(TypedDict):
-    """The number of the last event that the record has."""
+    """The number of the last event that the record has. ``order``: what a job's only node does that
+    has said it is ready."""
 
     acknowledged: int
+    order: NotRequired[Order]
 
 
 class ReceivedAnswer(TypedDict):

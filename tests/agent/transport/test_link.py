@@ -28,8 +28,12 @@ class Refusing(BaseHTTPRequestHandler):
     slow = 0.0
     room = True
     refused_logs: threading.Semaphore
+    # The order that comes with the answer to events.
+    order: dict | None = None
+    asked = 0
 
     def do_GET(self):
+        Refusing.asked += 1
         if self.over.wait(0.2):
             return self.answer({"error": "unauthorized"}, 401)
         return self.answer({"do": "wait", "attempt": 1, "id": "wait", "server": "", "heard": 0})
@@ -40,7 +44,8 @@ class Refusing(BaseHTTPRequestHandler):
             return self.answer({"error": "usage", "message": "no such text"}, 400)
         self.heard += said
         self.requests.append([each["kind"] for each in said])
-        return self.answer({"acknowledged": max(each["seq"] for each in said)})
+        order = {} if self.order is None else {"order": self.order}
+        return self.answer({"acknowledged": max(each["seq"] for each in said), **order})
 
     def do_PUT(self):
         feed, data = self.path.split("/")[-1].split("?")[0], self.body()
@@ -78,6 +83,7 @@ class Refusing(BaseHTTPRequestHandler):
 def server():
     Refusing.heard, Refusing.taken, Refusing.over = [], {}, threading.Event()
     Refusing.logs, Refusing.requests, Refusing.room = [], [], True
+    Refusing.order, Refusing.asked = None, 0
     with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as found:
         threading.Thread(target=found.serve_forever, daemon=True).start()
         yield found
@@ -222,4 +228,55 @@ def test_drained_is_sent_after_the_logs(server, tmp_path):
     Refusing.room = True
     assert link.flush(patience=5.0)
     assert Refusing.requests == [["ended"], ["log"], ["drained", "bye"]]
+    outbox.close()
+
+
+GO = {"do": "go", "attempt": 1, "id": "go", "server": "", "heard": 0}
+
+
+@pytest.mark.medium
+def test_the_order_of_a_short_job_comes_with_the_answer_to_ready(server, tmp_path):
+    outbox, inbox = Outbox(tmp_path, 1, 0), Inbox()
+    link = Link(ServerAddress(f"http://127.0.0.1:{server.server_port}", "t"), 0, outbox, inbox)
+    Refusing.order = GO
+    outbox.say(Kind.READY, 1)
+    link.start()
+    link.wake()
+    until(lambda: inbox.order["do"] == "go")
+    assert Refusing.asked == 0
+    until(lambda: Refusing.asked > 0)  # a longer one asks for orders even so
+    outbox.close()
+
+
+@pytest.mark.medium
+def test_without_that_a_ready_node_asks_at_once(server, tmp_path, monkeypatch):
+    monkeypatch.setattr("allranks.agent.transport.link._FIRST", 60.0)
+    outbox = Outbox(tmp_path, 1, 0)
+    link = Link(ServerAddress(f"http://127.0.0.1:{server.server_port}", "t"), 0, outbox, Inbox())
+    outbox.say(Kind.HELLO, 1)
+    link.start()
+    assert link.flush(patience=5.0)
+    assert Refusing.asked == 0
+    outbox.say(Kind.READY, 1)
+    link.wake()
+    until(lambda: Refusing.asked > 0)
+    outbox.close()
+
+
+@pytest.mark.parametrize(
+    ("has", "comes", "then"),
+    [
+        ({"do": "wait", "attempt": 1}, GO, "go"),
+        ({"do": "prepare", "attempt": 1}, GO, "go"),
+        ({"do": "stop", "attempt": 1}, GO, "stop"),
+        ({"do": "leave", "attempt": 1}, GO, "leave"),
+        ({"do": "wait", "attempt": 1}, {**GO, "attempt": 2}, "wait"),
+        ({"do": "wait", "attempt": 1}, {**GO, "do": "wait"}, "wait"),
+    ],
+)
+def test_that_order_replaces_no_later_one(tmp_path, has, comes, then):
+    outbox, inbox = Outbox(tmp_path, 1, 0), Inbox()
+    inbox.put({"id": "x", "server": "", "heard": 0, **has})
+    Link(ServerAddress("http://127.0.0.1:1", "t"), 0, outbox, inbox)._go(comes)
+    assert inbox.order["do"] == then
     outbox.close()

@@ -49,6 +49,9 @@ AGAIN = 0.5
 REDRAW = 0.5
 # Seconds for an answer, until the server's lease is known.
 _TIMEOUT = 15.0
+# Seconds until the first request for orders, if no answer to events brings one: the agent of a
+# short job then needs none.
+_FIRST = 0.25
 
 
 class ServerAddress(NamedTuple):
@@ -116,6 +119,9 @@ class Link:
         self._urgent = False
         self._pause = LOOK
         self._empty = threading.Condition()
+        # Orders come with answers of two threads.
+        self._ordered = threading.Lock()
+        self._asks = threading.Event()
 
     def hello(self, patience: float, own_disk: bool) -> HelloAnswer | None:
         """Return the task and the clocks; None if the server dismisses this agent, or does not
@@ -216,10 +222,11 @@ class Link:
                 time.sleep(AGAIN)
 
     def _listen(self) -> None:
-        client, last_id = self.server.client(self._timeout), self._known
+        self._asks.wait(_FIRST)
+        client = self.server.client(self._timeout)
         while True:
             try:
-                query = f"attempt={self.attempt}&known={last_id}&stacks={self._stacks_request}"
+                query = f"attempt={self.attempt}&known={self._known}&stacks={self._stacks_request}"
                 if self.channel is not None:
                     query += f"&channels={self._last_channel}&profiles={self._last_profile}"
                 if self.guests is not None and (report := self.guests.report()) is not None:
@@ -234,7 +241,7 @@ class Link:
                     "heard": 0,
                 }
             except (AllranksError, ValueError, KeyError):
-                last_id = ""
+                self._known = ""
                 client.close()
                 time.sleep(AGAIN)
                 continue
@@ -255,13 +262,14 @@ class Link:
                 self.guests.reconcile(guests)
             if order["server"] != self._server_id:
                 self._resend(order)
-            if order["id"] == last_id:
-                continue
-            last_id = order["id"]
-            if order["do"] == "prepare":
-                # Set here, because the next request must already be about the new attempt.
-                self.attempt = order["attempt"]
-            self._inbox.put(order)
+            with self._ordered:
+                if order["id"] == self._known:
+                    continue
+                self._known = order["id"]
+                if order["do"] == "prepare":
+                    # Set here, because the next request must already be about the new attempt.
+                    self.attempt = order["attempt"]
+                self._inbox.put(order)
             if order["do"] == "leave":  # no other order follows
                 client.close()
                 return
@@ -353,6 +361,18 @@ class Link:
         answer: Acknowledgement = client.json("POST", path, [event._asdict() for event in events])
         self._answered(began)
         self._outbox.acknowledged(answer["acknowledged"])
+        if "order" in answer:
+            self._go(answer["order"])
+        elif any(event.kind is Kind.READY for event in events):
+            self._asks.set()
+
+    def _go(self, order: Order) -> None:
+        """Follow the order to ranks that are ready, unless another one has come meanwhile."""
+        with self._ordered:
+            waits = self._inbox.order["do"] in ("wait", "prepare")
+            if waits and order["do"] == "go" and order["attempt"] == self.attempt:
+                self._known = order["id"]
+                self._inbox.put(order)
 
     def _send_logs(self, client: Client) -> bool:
         """Send a piece of each log that has grown. Return whether there is more to send."""

@@ -61,6 +61,8 @@ _HINT = "agents of this version send no such request"
 _CLOCKS_AGREE = 2.0
 # The largest clock difference; corrected times must stay valid dates.
 _AT_MOST = 1e10
+# The most seconds that an answer waits for the order to a node that is ready.
+_MOMENT = 0.1
 # Bytes of a node's points in which every rank has some.
 _FIRST_POINTS = 1 << 14
 # Keys of event data that hold times.
@@ -149,7 +151,30 @@ async def events(request: Request) -> Response:
     else:
         last = row.record.nodes[agent.node].seq
     answer: Acknowledgement = {"acknowledged": last}
+    if len(row.record.nodes) == 1 and any(event.kind is Kind.READY for event in accepted):
+        answer["order"] = await _first_order(services, agent, row.record.attempt)
     return JSONResponse(answer)
+
+
+async def _first_order(services: Services, agent: Agent, attempt: int) -> Order:
+    """The order of a job's only node, which is ready. It goes a moment later: a short job is over
+    before its agent would have asked."""
+
+    def goes() -> bool:
+        latest = services.records.latest(agent.job)
+        if latest is None:
+            return True
+        return orders_of.brief(latest.record, agent.node, agent.launch, attempt)["do"] != "wait"
+
+    count = services.wakeups.count(agent.job)
+    if not goes():
+        with contextlib.suppress(asyncio.CancelledError):  # the server stops
+            await services.wakeups.wait(agent.job, count, _MOMENT, goes)
+    row = await row_of(services, agent)
+    order = _order(services, row, agent, attempt, 0)
+    if order["do"] == "go":
+        order["places"] = pack(orders_of.places(row.record))
+    return order
 
 
 async def orders(request: Request) -> Response:
