@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.releases.installed import Installed
-from tests.support import answer, leave_nothing, until
+from tests.support import Allranks, answer, leave_nothing, until
 
 # Of the agent and of what runs inside ranks: mostly imported when needed.
 SPOILED = (
@@ -77,3 +78,21 @@ def test_no_job_notices_that_another_version_was_installed(tmp_path: Path):
                 assert logs.stdout == LINES, (name, attempt, logs.stderr)
     finally:
         leave_nothing(home)
+
+
+@pytest.mark.slow
+def test_a_job_whose_copy_somebody_deletes_says_so(allranks: Allranks, home: Path, code: Path):
+    (code / "train.py").write_text(SCRIPT)
+    go = code.parent / "go"
+    command = ("python", "train.py", go, "fails")
+    assert allranks("run", "--detach", "--name", "broken", "--", *command).returncode == 0
+    until(lambda: "before 199" in allranks("job", "logs", "broken").stdout)
+    for copy in (home / "pinned").iterdir():
+        shutil.rmtree(copy)
+    go.touch()
+    error = answer(allranks, "job", "wait", "broken", code=1)["error"]
+    assert error["reason"] == "SETUP_FAILED", error
+    assert str(home / "pinned") in error["message"], error
+    assert "gc" in error["hint"], error
+    # The next agent's start makes it again.
+    assert allranks("run", "--", "echo", "next").stdout == "next\n"

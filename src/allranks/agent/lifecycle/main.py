@@ -113,8 +113,8 @@ class Agent:
             end_descendants()
         except Exception as error:
             end_descendants()
-            message, hint = _unexpected(error)
-            calls.ended(Reason.PLATFORM_ERROR, message, hint=hint)
+            reason, message, hint = _unexpected(error)
+            calls.ended(reason, message, hint=hint)
             link.flush(calls.patience)
             raise
         for part in self._parts:
@@ -193,13 +193,14 @@ class Agent:
         return run.is_done
 
 
-def _unexpected(error: Exception) -> tuple[str, str]:
-    """What to say of an error that is no user's, and a hint."""
+def _unexpected(error: Exception) -> tuple[Reason, str, str]:
+    """Why an attempt ended by an error of the agent, in words, and a hint."""
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, ImportError | FileNotFoundError) and not os.path.exists(__file__):
+        message = f"the code that this agent runs from was deleted ({_CODE}): {text}"
         hint = "leave the folder `pinned` of ALLRANKS_HOME to `allranks gc`, and restart the job"
-        return f"the code that this agent runs from was deleted ({_CODE}): {text}", hint
-    return text, ""
+        return Reason.SETUP_FAILED, message, hint
+    return Reason.PLATFORM_ERROR, text, ""
 
 
 def run() -> int:
