@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from allranks.core.plan import Gang
+from allranks.engines import agent_bundle
 from allranks.engines.base import MARKER, Handle
 from allranks.engines.local.capacity import Capacity
 from allranks.engines.local.end_gang import end_gang, marked
@@ -72,6 +73,26 @@ def test_the_fork_server_is_started_once_before_the_first_agent(tmp_path):
         living = [each for each in others if each.status() != psutil.STATUS_ZOMBIE]
         assert not any("allranks.agent.fork_server" in each.cmdline() for each in living)
     assert not mine.is_running()
+
+
+@pytest.mark.medium
+def test_a_fork_server_that_died_starts_again_from_the_code_of_its_server(tmp_path, monkeypatch):
+    with contextlib.closing(ForkServer(Home(tmp_path))) as server:
+        paths = []
+        for _ in range(2):
+            server.start()
+            assert server._process is not None
+            pid = server._process.pid
+            until(lambda pid=pid: "PYTHONPATH" in environ(pid))
+            paths += [line for line in environ(pid).split("\0") if line.startswith("PYTHONPATH=")]
+            os.kill(pid, signal.SIGKILL)
+            server.close()
+            # Another version is installed.
+            monkeypatch.setattr(
+                agent_bundle, "sources", lambda: iter([("other.py", Path(__file__))])
+            )
+        assert paths[0] == paths[1]
+        assert str(tmp_path / "pinned") in paths[0]
 
 
 @pytest.mark.parametrize(
