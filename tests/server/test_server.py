@@ -285,7 +285,7 @@ def test_a_server_of_another_version(allranks, home):
     done = allranks("job", "list")
     assert done.returncode == 2
     assert "0.0.9" in done.stderr
-    assert "with `allranks server stop`" in done.stderr
+    assert "`allranks server restart`" in done.stderr
     assert allranks("server", "stop").returncode == 0
     assert allranks("job", "list").returncode == 0
 
