@@ -19,7 +19,7 @@ from allranks.errors import Conflict, SpecError, UsageError
 from allranks.server.dependencies import Services
 from allranks.server.jobs.resolve_job_name import original
 from allranks.server.submission.continuation import end_of, ended
-from allranks.server.submission.submit import NO_SUBMISSION, Submission, diff_of, submit
+from allranks.server.submission.submit import NO_SUBMISSION, Submission, read_diff, submit
 from allranks.spec.yaml.load import override_keys
 from allranks.spec.yaml.unused_overrides import unread_inputs
 from allranks.statuses import JobStatus
@@ -101,9 +101,7 @@ def restart(
         hint = f"change the code there, then: allranks job restart {row.name}"
         raise Conflict(f"{row.name} runs its code in place, in {task.in_place}", hint=hint)
     spec = tagged_spec(row, services)
-    diff_file = diff_of(task.record)
-    diff = diff_file.read_text(encoding="utf-8") if diff_file.exists() else ""
-    digest = task.code
+    diff, digest = read_diff(task.record), task.code
     if code is not None:
         spec, digest, diff = _with_code(spec, code), code.code, code.diff
     notes = override(spec, overrides)

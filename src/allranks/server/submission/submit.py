@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from allranks import folder_trees
 from allranks.core.environments import recipe
 from allranks.core.job.compile import CompileContext, compile
 from allranks.core.job.continuation import Carried
@@ -40,6 +41,8 @@ from allranks.store.key_values import read_once
 AGENT = (sys.executable, "-P", "-m", "allranks.agent")
 # The limits of ``look``, in seconds.
 _LEAST_PACE, _MOST_PACE = 0.05, 60.0
+# Bytes that are read of a diff; clients send a megabyte.
+_LONGEST = 4 << 20
 NO_SUBMISSION = Problem(
     "malformed submission: expected {spec, code, in_place, base, tools, diff}",
     hint="use the command line or the SDK of this version",
@@ -374,6 +377,13 @@ def _pinned(value: Any, asset: str, is_model: bool) -> Any:
 def diff_of(record: str) -> Path:
     """The file with the uncommitted changes of a job's code."""
     return Path(record, "artifacts", "system_logs", "uncommitted.diff")
+
+
+def read_diff(record: str) -> str:
+    """What is in it; empty without one, or where the job has put something else in its place."""
+    with folder_trees.SkipAbsent():
+        return folder_trees.read_file(diff_of(record), _LONGEST, record).decode(errors="replace")
+    return ""
 
 
 @lru_cache(maxsize=1)
