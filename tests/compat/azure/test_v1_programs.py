@@ -202,11 +202,16 @@ for wrong in (
         wrong()
     except Exception as error:
         print(type(error).__name__, "|", error, "|", getattr(error, "hint", ""))
+(open("src/waits.py", "w")).write("import time; time.sleep(300)")
+run = Experiment(ws, "four").submit(ScriptRunConfig("src", "waits.py", environment=env))
+run.fail("no birds")
+print(run.wait_for_completion(raise_on_error=False)["status"])
 """,
     )
     done = allranks("python", "submit.py")
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()[1:]
+    assert (said.pop(), "is canceled: the status Failed" in done.stderr) == ("Canceled", True)
     assert said[0] == "Failed"
     assert [each.partition(" |")[0] for each in said[1:]] == [
         "ActivityFailedException",

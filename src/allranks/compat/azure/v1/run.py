@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from allranks.agent.inside import azureml_run  # type: ignore[import-not-found, unused-ignore]
 from allranks.compat.azure.absent import Absent
+from allranks.compat.azure.notes import note
 from allranks.compat.azure.v1.arguments import definition
 from allranks.compat.azure.v1.data.datastore import DataPath, RunFiles
 from allranks.compat.azure.v1.data.output import OutputData, OutputText
@@ -162,6 +163,11 @@ class Run(Absent):
 
     def cancel(self) -> None:
         self._job.cancel()
+
+    def fail(self, error_details: Any = None, error_code: str | None = None, **_: Any) -> None:
+        """Cancel the job: only its own command can fail."""
+        note(f"{self.id} is canceled: the status Failed is that of a command which has failed")
+        self.cancel()
 
     def get_children(self, recursive: bool = False, **_: Any) -> Iterator[Run]:
         """The runs of a sweep's trials or a pipeline's steps, the newest first."""
