@@ -216,6 +216,32 @@ def test_a_sketch_stands_where_the_chart_will(
     signed_in.ok()
 
 
+def test_raw_values_outliers_and_groups(site: Site, signed_in: Watched) -> None:
+    page = signed_in.page
+    words = "for n in range(1, 60):\n    print('n', n, 'v', 1e6 if n == 30 else n)"
+    (site.code / "spike.py").write_text(words)
+    metrics = ("-m", r"spike=n (?P<step>\d+) v (?P<value>\S+)", "-m", r"val/n=n (\d+) v")
+    run = ("run", "--name", "spike", "-q", *metrics, "--", "python", "spike.py")
+    assert site.allranks(*run).returncode == 0
+    signed_in.go(f"{site.url}/ui/jobs/spike/metrics?smooth=0.5&usual=on")
+    page.wait_for_selector("#charts .gtitle")
+    raw, smooth = (
+        page.evaluate(f"{_BOX}.data.map((each) => each.y.length)"),
+        f"{_BOX}.data[1].y[29]",
+    )
+    assert raw == [59, 59]
+    assert page.evaluate(f"{_BOX}.data[0].y[29]") == 1e6
+    assert page.evaluate(smooth) < 1e6
+    assert page.evaluate(f"{_BOX}.layout.yaxis.range[1]") < 100
+    page.locator("summary", has_text="val").click()
+    assert not page.get_by_role("figure", name="Chart of val/n").is_visible()
+    page.get_by_label("ignore outliers").uncheck()
+    page.get_by_label("log x").check()
+    until(lambda: page.evaluate(f"{_BOX}.layout.xaxis.type") == "log")
+    assert page.evaluate(f"{_BOX}.layout.yaxis.range[1]") > 1e6
+    signed_in.ok()
+
+
 def test_many_ranks(site: Site, slow: str, signed_in: Watched) -> None:
     """Their mean and range, who differs by name, each on demand, and a table that leads on."""
     page = signed_in.page

@@ -59,6 +59,11 @@ function traces(several, given) {
         type: "scatter",
         connectgaps: false,
       });
+      if (given.smooth) {
+        // What was smoothed, faint and below its curve.
+        const raw = { x, y: each.points.map((point) => number(point[2])), meta: "raw", opacity: 0.3, hoverinfo: "skip", showlegend: false };
+        found.splice(-1, 0, { ...found.at(-1), ...raw, customdata: undefined, line: { ...look, width: 1 } });
+      }
       const odd = marks(text, x, each.points.map((point) => point[2]), each.points.map((point) => point[0]), look);
       found.push(...odd.map((mark) => ({ ...mark, legendrank })));
     }
@@ -114,6 +119,20 @@ function bands({ attempts }, given) {
   return found;
 }
 
+const isLogX = (given) => given.logx && given.x !== "time";
+
+// The range of a vertical axis without the farthest values, if they are far.
+function usualRange(data, log) {
+  const drawn = data.filter((each) => !each.yaxis && !each.fill);
+  const raw = drawn.filter((each) => each.meta === "raw");
+  const values = (raw.length ? raw : drawn).flatMap(({ y }) => y).filter((y) => y !== null && (!log || y > 0));
+  const sorted = values.map((y) => (log ? Math.log10(y) : y)).sort((a, b) => a - b);
+  const at = (share) => sorted[Math.round(share * (sorted.length - 1))];
+  const [low, high] = [at(0.05), at(0.95)];
+  const edge = (high - low) * 0.1;
+  return high > low ? { range: [Math.max(at(0), low - edge), Math.min(at(1), high + edge)], autorange: false } : {};
+}
+
 function kindOf([{ rank, gpu }]) {
   return rank !== null ? "ranks" : gpu !== null ? "GPUs" : "nodes";
 }
@@ -138,6 +157,8 @@ function options() {
     x: String(data.get("x") ?? "step"),
     rank: String(data.get("rank") ?? ""),
     log: data.has("log"),
+    logx: data.has("logx"),
+    usual: data.has("usual"),
   };
 }
 
@@ -227,9 +248,11 @@ async function draw(box) {
   const data = banded
     ? bands(close.get(key) ?? loaded.get(key), given)
     : traces(withClose(loaded.get(key), close.get(key)), given);
-  const kind = `${given.x} ${given.log ? "log" : "linear"}`;
+  const kind = `${given.x} ${given.log} ${given.logx} ${given.usual}`;
   for (const each of data) if (hiddenRuns.has(each.name)) each.visible = "legendonly";
-  const look = ranged(layout(name, AXES[given.x], given.log), given.x);
+  const look = ranged(layout(name, AXES[given.x], given.log), isLogX(given) ? "" : given.x);
+  if (isLogX(given)) look.xaxis.type = "log";
+  if (given.usual) look.yaxis = { ...look.yaxis, ...usualRange(data, given.log) };
   await show(box, data, look, config(name, () => rawRows(box)), kind);
   if (!ready(box)) return;
   box.on("plotly_relayout", (change) => {
@@ -264,6 +287,7 @@ function ranged(look, kind) {
 }
 
 function follow(box, kind, change) {
+  if (charts?.contains(box) && isLogX(options())) return;
   const whole = Boolean(change["xaxis.autorange"]);
   if (!whole && change["xaxis.range[0]"] === undefined) return;
   const [from, to] = box.layout.xaxis.range.map((each) => (kind === "time" ? new Date(each) / 1000 : Number(each)));
@@ -326,7 +350,8 @@ async function zoomed(box, change) {
 
 // The time span between the edges of a chart, and a point beyond each.
 function shownSpan(box) {
-  const [low, high] = box.layout.xaxis.range;
+  const { range, type } = box.layout.xaxis;
+  const [low, high] = type === "log" ? range.map((each) => 10 ** each) : range;
   const [from, to] = options().x === "time" ? [new Date(low), new Date(high)] : [Number(low), Number(high)];
   let [begin, end] = [Infinity, -Infinity];
   for (const { x, customdata } of box.data) {
@@ -390,6 +415,20 @@ function chartBox(parent, name) {
 
 const MOST = 200;
 
+// Metrics of one prefix are a group that folds, if there are several prefixes.
+function groupOf(name, names) {
+  const prefix = (each) => (each.includes("/") ? each.slice(0, each.indexOf("/")) : "");
+  if (names.every((each) => prefix(each) === prefix(name)) || !prefix(name)) return charts;
+  const there = [...charts.querySelectorAll(":scope > details")].find(({ dataset }) => dataset.prefix === prefix(name));
+  if (there) return there.lastChild;
+  const group = document.createElement("details");
+  group.dataset.prefix = prefix(name);
+  group.open = true;
+  group.append(Object.assign(document.createElement("summary"), { textContent: prefix(name) }), Object.assign(document.createElement("div"), { className: "charts" }));
+  charts.append(group);
+  return group.lastChild;
+}
+
 function place() {
   // A live part of the page: metrics come as the job goes on.
   const all = JSON.parse(document.getElementById("names").dataset.names);
@@ -406,9 +445,10 @@ function place() {
   const there = new Set([...charts.querySelectorAll(".plot")].map((each) => each.dataset.name));
   for (const name of wanted) {
     if (there.has(name)) continue;
-    const box = chartBox(charts, name);
+    const box = chartBox(groupOf(name, all), name);
     seen.observe(box);
   }
+  for (const each of charts.querySelectorAll(":scope > details")) if (!each.querySelector(".plot")) each.remove();
   if (names.length > MOST) {
     const more = document.createElement("p");
     more.textContent = `${names.length - MOST} more metrics: use Find.`;
@@ -417,6 +457,7 @@ function place() {
 }
 
 function redraw() {
+  form?.querySelectorAll("output").forEach((each) => (each.textContent = each.previousElementSibling.value));
   for (const box of charts?.querySelectorAll(".plot") ?? []) {
     if (box.dataset.visible === "yes") draw(box).catch(failed(box));
   }
@@ -464,7 +505,10 @@ async function drawResources() {
 
 async function drawResource(box) {
   const { name } = box.dataset;
-  const several = used.get(name);
+  // The only rank of a node has what its node has.
+  const all = used.get(name);
+  const only = (node) => node.rank === null && node.gpu === null && all.filter((each) => each.rank !== null && each.node === node.node && each.attempt === node.attempt).length === 1;
+  const several = all.filter((each) => !only(each));
   const across = several.length > 2 * MANY ? await acrossNodes(name) : null;
   const data = across ? bands(across, { x: "time", smooth: 0 }) : several.flatMap(resourceTraces);
   const title = name.replaceAll("_", " ");

@@ -53,7 +53,8 @@ export function layout(title, x, log, unit) {
     hovermode: "x unified",
     hoverlabel: { namelength: -1, bgcolor: colour("--panel"), font: { color: colour("--text") } },
     showlegend: false,
-    xaxis: { ...axis, title: { text: x } },
+    // Times speak for themselves.
+    xaxis: { ...axis, title: { text: x === "time" ? "" : x } },
     yaxis2: { overlaying: "y", range: [0, 1], fixedrange: true, visible: false },
     yaxis: { ...axis, type: log ? "log" : "linear", title: { text: unit || "" }, rangemode: unit ? "nonnegative" : "normal" },
     dragmode: "zoom",
@@ -131,7 +132,9 @@ function entry(box, data, at, look) {
   button.addEventListener("click", async () => {
     const shown = trace.visible === "legendonly";
     trace.visible = shown ? true : "legendonly";
-    if (box.data) await Plotly.restyle(box, { visible: trace.visible }, [at]);
+    const same = data.map((each, n) => (each.name === trace.name ? n : -1)).filter((n) => n >= 0);
+    for (const n of same) data[n].visible = trace.visible;
+    if (box.data) await Plotly.restyle(box, { visible: trace.visible }, same);
     else sketch(box, data, look);
     button.setAttribute("aria-pressed", shown);
     box.dispatchEvent(new CustomEvent("legend", { bubbles: true, detail: { name: trace.name, shown } }));
@@ -142,7 +145,7 @@ function entry(box, data, at, look) {
 function keepView(box, data, layout) {
   for (const axis of ["xaxis", "yaxis"]) {
     const { range, autorange } = box.layout?.[axis] ?? {};
-    if (autorange === false && range) layout[axis] = { ...layout[axis], range: [...range], autorange };
+    if (autorange === false && range && layout[axis].autorange === undefined) layout[axis] = { ...layout[axis], range: [...range], autorange };
   }
   if (box.layout?.dragmode) layout.dragmode = box.layout.dragmode;
   const hidden = new Set((box.data ?? box.sketched)?.filter((each) => each.visible === "legendonly").map((each) => each.name));
@@ -194,7 +197,7 @@ function report(error) {
 function drawnRows(chart) {
   const rows = [["series", "x", "y"]];
   for (const each of chart.data) {
-    if (each.visible === "legendonly" || !each.x || each.fill) continue;
+    if (each.visible === "legendonly" || !each.x || each.fill || each.meta === "raw") continue;
     each.x.forEach((x, at) => rows.push([plain(each.name ?? ""), x instanceof Date ? x.toISOString() : x, each.y[at]]));
   }
   return rows;

@@ -7,6 +7,7 @@ const SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 
 const DASHES = { dash: "9 6", dot: "3 3", dashdot: "9 3 3 3" };
 
 export function sketch(box, data, look) {
+  if (look.xaxis.type === "log") return;
   const { height, margin } = look;
   const width = box.clientWidth;
   const curves = data.filter((each) => each.visible !== "legendonly");
@@ -44,7 +45,7 @@ export function sketch(box, data, look) {
     if (each.mode === "markers") return points.forEach((at, n) => at && mark(frame, at, each.marker ?? { color }, n));
     const fill = each.fillcolor ?? "none";
     const join = (part) => (shape === "hv" ? `M${part[0]}${part.map(([x, y]) => `H${x}V${y}`).join("")}` : `M${part.join("L")}`);
-    node(frame, "path", { fill, stroke: color, "stroke-width": thick, "stroke-dasharray": DASHES[dash] ?? "", d: pieces(points).map((part) => join(points.slice(...part))).join("") });
+    node(frame, "path", { fill, opacity: each.opacity ?? 1, stroke: color, "stroke-width": thick, "stroke-dasharray": DASHES[dash] ?? "", d: pieces(points).map((part) => join(points.slice(...part))).join("") });
   });
   const title = { "text-anchor": "middle", "font-size": 14 };
   node(svg, "text", { ...title, x: width / 2, y: 20 }, plain(look.title.text));
