@@ -85,6 +85,7 @@ _PAGES: tuple[tuple[str, Handler, tuple[str, ...]], ...] = (
     ("/endpoints", endpoints.page, ("GET",)),
     ("/endpoints/{name}", endpoints.endpoint, ("GET",)),
     ("/endpoints/{name}/series.json", endpoints.series, ("GET",)),
+    ("/endpoints/{name}/traffic", endpoints.change_traffic, ("POST",)),
     ("/endpoints/{name}/try", endpoints.send_request, ("GET", "POST")),
     ("/deploy", endpoints.deploy, ("GET", "POST")),
     ("/assets/{kind}", assets.page, ("GET",)),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 # Bytes of a log and of an answer that are shown; seconds for an answer, and for an example.
 _TAIL, _SHOWN, _ANSWER, _EXAMPLE = 4096, 256 << 10, 300.0, 3.0
+# Events that are shown.
+_EVENTS = 30
 # The file with an example that MLflow keeps beside a model.
 _MLFLOWS = "serving_input_example.json"
 
@@ -51,16 +55,56 @@ async def page(request: Request) -> Response:
 
 async def endpoint(request: Request) -> Response:
     session: Session = request.state.session
-    made = await session.get(routes.show_endpoint, request.path_params["name"])
-    waiting = [item for item in made["deployments"] if item["state"] != "Ready"]
-    several = await asyncio.gather(*(_last_lines(session, item) for item in waiting))
-    lines = {item["name"]: last for item, last in zip(waiting, several, strict=True)}
-    return render.page(request, "endpoint.html", endpoint=made, lines=lines)
+    name = request.path_params["name"]
+    made, events = await asyncio.gather(
+        session.get(routes.show_endpoint, name), session.get(routes.endpoint_events, name)
+    )
+    troubled = [
+        item
+        for item in made["deployments"]
+        if item["state"] != "Ready" or (item["counts"] and item["counts"]["errors"])
+    ]
+    several = await asyncio.gather(*(_last_lines(session, item) for item in troubled))
+    return render.page(
+        request,
+        "endpoint.html",
+        endpoint=made,
+        lines={item["name"]: last for item, last in zip(troubled, several, strict=True)},
+        events=events[::-1][:_EVENTS],
+        shares=_shares(made),
+        was=_percents(request.query_params, [item["name"] for item in made["deployments"]]),
+    )
+
+
+def _shares(made: EndpointAnswer) -> dict[str, int]:
+    """The traffic of each deployment, also what waits for one to be ready."""
+    return made["traffic_when_ready"] or made["traffic"]
+
+
+def _percents(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, int]:
+    """The traffic of each deployment that a form or an address has."""
+    texts = {name: str(values.get(f"traffic.{name}", "")) for name in names}
+    return {name: int(text) for name, text in texts.items() if re.fullmatch(r"\d{1,3}", text)}
+
+
+async def change_traffic(request: Request) -> Response:
+    """Divide the traffic anew. The page that follows has what it was before, to undo it."""
+    request.state.person.require_member()
+    session: Session = request.state.session
+    before = await session.get(routes.show_endpoint, request.path_params["name"])
+    names = [item["name"] for item in before["deployments"]]
+    percents = _percents(await request.form(), names)
+    await session.call(routes.update_endpoint, before["name"], body={"traffic": percents})
+    was = {f"traffic.{name}": _shares(before).get(name, 0) for name in names}
+    place = f"/ui/endpoints/{quote(before['name'], safe='')}{render.with_query(was)}"
+    return RedirectResponse(place, 303)
 
 
 async def _last_lines(session: Session, made: DeploymentAnswer) -> tuple[str, str] | None:
-    """The job of a replica that does not answer, and the end of its log; None if it has none."""
-    jobs = [item["job"] for item in made["replicas"] if not item["ready"]]
+    """The job of a replica that does not answer, or whose requests fail, and the end of its log;
+    None if it has none."""
+    ready = made["state"] == "Ready"  # and its requests fail
+    jobs = [item["job"] for item in made["replicas"] if item["ready"] == ready]
     if made["reason"] and made["failed_job"]:
         jobs.append(made["failed_job"])
     if not jobs:
