@@ -3,16 +3,19 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from allranks import file_locks
 from allranks.server import handover
 from allranks.settings import Home
-from tests.support import Allranks, answer, until
+from tests.support import CLI, Allranks, answer, environment, until
 
 SCRIPT = """
 import pathlib, sys, time
@@ -66,6 +69,8 @@ def test_jobs_and_who_waits_for_them_go_on(allranks: Allranks, home: Path, go: P
     assert server["backup"] is None
     now = json.loads((home / "server.json").read_text())
     assert now["started"] > before["started"]
+    children = psutil.Process(server["pid"]).children
+    until(lambda: psutil.STATUS_ZOMBIE not in [child.status() for child in children()])
     go.touch()
     for thread, results in threads:
         thread.join(60)
@@ -111,3 +116,17 @@ def test_one_at_a_time(allranks: Allranks, home: Path):
 def test_without_a_server_it_starts_one(allranks: Allranks, home: Path):
     assert answer(allranks, "server", "restart")["before"] is None
     assert answer(allranks, "server", "status")["running"]
+
+
+@pytest.mark.slow
+def test_a_server_in_the_foreground_stays_there(allranks: Allranks, home: Path):
+    words = [sys.executable, "-P", "-c", CLI, "server", "run"]
+    process = subprocess.Popen(words, env=environment(home), stderr=subprocess.PIPE, text=True)
+    try:
+        until(lambda: file_locks.is_held(home / "server.lock"))
+        assert answer(allranks, "server", "restart")["pid"] == process.pid
+    finally:
+        process.send_signal(signal.SIGINT)
+        output = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert "Traceback" not in output

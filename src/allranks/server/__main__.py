@@ -242,4 +242,7 @@ def _options() -> argparse.Namespace:
 if __name__ == "__main__":
     for number in (signal.SIGHUP, handover.SIGNAL):  # the latter until it is handled
         signal.signal(number, signal.SIG_IGN)
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:  # of one that was in the foreground before it became this version
+        sys.exit(128 + signal.SIGINT)

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,10 +78,10 @@ def reap_children() -> None:
         children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     except OSError:
         return
-    threading.Thread(target=_wait_for, args=(children,), daemon=True).start()
+    for pid in children:  # the router may live for weeks
+        threading.Thread(target=_wait_for, args=(int(pid),), daemon=True).start()
 
 
-def _wait_for(children: Sequence[str]) -> None:
-    for pid in children:
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(int(pid), 0)
+def _wait_for(pid: int) -> None:
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, 0)
