@@ -204,6 +204,8 @@ for wrong in (
         print(type(error).__name__, "|", error, "|", getattr(error, "hint", ""))
 (open("src/waits.py", "w")).write("import time; time.sleep(300)")
 run = Experiment(ws, "four").submit(ScriptRunConfig("src", "waits.py", environment=env))
+import zipfile
+print(zipfile.ZipFile(run.restore_snapshot(path="got")).read("waits.py"))
 run.fail("no birds")
 print(run.wait_for_completion(raise_on_error=False)["status"])
 """,
@@ -211,6 +213,7 @@ print(run.wait_for_completion(raise_on_error=False)["status"])
     done = allranks("python", "submit.py")
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()[1:]
+    assert said.pop(-2) == "b'import time; time.sleep(300)'"
     assert (said.pop(), "is canceled: the status Failed" in done.stderr) == ("Canceled", True)
     assert said[0] == "Failed"
     assert [each.partition(" |")[0] for each in said[1:]] == [

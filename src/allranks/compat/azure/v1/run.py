@@ -6,11 +6,13 @@ import json
 import posixpath
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from allranks.agent.inside import azureml_run  # type: ignore[import-not-found, unused-ignore]
+from allranks.api import routes
 from allranks.compat.azure.absent import Absent
 from allranks.compat.azure.notes import note
 from allranks.compat.azure.v1.arguments import definition
@@ -25,6 +27,7 @@ from allranks.compat.azure.v1.exceptions import (
 )
 from allranks.compat.azure.v1.model import SHOWN, Model
 from allranks.sdk import Client, Job
+from allranks.sdk.connection import find_server
 from allranks.sdk.jobs.properties import properties_of
 from allranks.sdk.transfer.write_files import checked
 from allranks.spec.fields.identifiers import identifier
@@ -163,6 +166,17 @@ class Run(Absent):
 
     def cancel(self) -> None:
         self._job.cancel()
+
+    def restore_snapshot(self, snapshot_id: str | None = None, path: str | None = None) -> str:
+        """Write the job's code into a ZIP file in a folder; returns its path. Links stay out."""
+        target = Path(path or ".", f"{self.id}.zip")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with find_server.connect() as client, zipfile.ZipFile(target, "w") as archive:
+            for file in client.ask(routes.job_code, self.id):
+                if file["link"] is None:
+                    content = client.call(*routes.job_code_file.at(self.id, file["path"])).body
+                    archive.writestr(checked(file["path"]), content)
+        return str(target)
 
     def fail(self, error_details: Any = None, error_code: str | None = None, **_: Any) -> None:
         """Cancel the job: only its own command can fail."""
