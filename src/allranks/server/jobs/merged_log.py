@@ -7,12 +7,13 @@ piece that ends it, so that windows have each line once.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from allranks import folder_trees
+from allranks import disk_space, folder_trees
 from allranks.store.files.log_times import Entry, LogTimes
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 WINDOW, _LINE, _BACK = 128 << 10, 4 << 10, 64 << 10
 # Entries that are read at once, and bytes of those that are made up.
 _BATCH, _PIECE = 1 << 10, 32 << 10
+# Bytes of a rank that are read at once, whatever a job has put into its record.
+_LONGEST = 64 << 20
 
 
 class Window(NamedTuple):
@@ -80,7 +83,12 @@ class MergedLog:
         by_rank: dict[int, list[Entry]] = {}
         for entry in self._entries(*window):
             by_rank.setdefault(entry.rank, []).append(entry)
-        lines = [line for rank, own in by_rank.items() for line in self._of_rank(rank, own)]
+        lines = [
+            line
+            for rank, own in by_rank.items()
+            if rank in self._paths
+            for line in self._of_rank(rank, own)
+        ]
         return sorted(lines, key=itemgetter("at"))
 
     def unfinished(self) -> Iterator[MergedLine]:
@@ -115,15 +123,18 @@ class MergedLog:
 
 def _made_up(paths: dict[int, Path]) -> Iterator[Entry]:
     for rank, path in paths.items():
-        size = path.stat().st_size if path.exists() else 0
-        for start in range(0, size, _PIECE):
-            yield Entry(0.0, rank, start, min(size, start + _PIECE))
+        with folder_trees.SkipAbsent(), folder_trees.open_file(path) as file:
+            size, start = os.fstat(file.fileno()).st_size, 0
+            while (start := disk_space.after_hole(file.fileno(), start)) < size:
+                end = min(size, start + _PIECE)
+                yield Entry(0.0, rank, start, end)
+                start = end
 
 
 def _read(path: Path, start: int, end: int) -> bytes:
     with folder_trees.SkipAbsent(), folder_trees.open_file(path) as file:
         file.seek(start)
-        return file.read(end - start).lstrip(b"\0")  # of what is kept no more
+        return file.read(min(end - start, _LONGEST)).lstrip(b"\0")  # of what is kept no more
     return b""
 
 

@@ -7,12 +7,13 @@ output, in the order in which pieces arrived.
 from __future__ import annotations
 
 import contextlib
+import os
 import struct
 from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
-from allranks import folder_trees
+from allranks import disk_space, folder_trees
 
 # The folder of a job's record with these files.
 FOLDER = "log-times"
@@ -52,10 +53,14 @@ class LogTimes:
 
     def count(self) -> int:
         """The number of entries; 0 for output of a version without them."""
-        try:
-            return self._path.stat().st_size // _ENTRY.size
-        except FileNotFoundError:
-            return 0
+        with (
+            folder_trees.SkipAbsent(),
+            folder_trees.open_file(self._path, "rb", self._folder, 0) as file,
+        ):
+            size, hole = os.fstat(file.fileno()).st_size, disk_space.LARGE_HOLE
+            if size - disk_space.data_size(file.fileno(), size - hole) <= hole:
+                return size // _ENTRY.size
+        return 0  # there is none, or the job made it larger
 
     def read(self, first: int, end: int) -> list[Entry]:
         """The entries with the numbers from ``first`` to before ``end``."""
