@@ -206,6 +206,11 @@ def test_large_rows_of_jobs_are_not_read_to_search_them(house):
         assert "jobs_list" in plan, (wanted, plan)
         assert ("Index Only Scan" if on_postgres else "COVERING INDEX") in plan, (wanted, plan)
         assert not re.search("using jobs_pkey|json_each_text", plan), (wanted, plan)
+    with house.engine.begin() as connection:
+        connection.execute(jobs.update().where(jobs.c.id != first.id).values(live=0))
+    mine = Query(statuses=(JobStatus.NOT_STARTED,), by="owner")
+    assert on_postgres or "jobs_live" in house.plan(mine), "few of somebody run or wait"
+    assert [row.name for row in house.records.find(mine)] == ["first"]
 
 
 @pytest.mark.slow

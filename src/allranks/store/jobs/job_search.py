@@ -25,7 +25,7 @@ from sqlalchemy.engine import Connection
 
 from allranks import clock
 from allranks.core.job.list_filters import CREATED_BY, OWNER, Query, Sort, like
-from allranks.statuses import JobStatus
+from allranks.statuses import TERMINAL, JobStatus
 from allranks.store.database import has_member
 from allranks.store.metric_points import LEADS, METRIC, extremes
 from allranks.store.metric_points import number as as_number
@@ -178,6 +178,8 @@ def _filters(connection: Connection, filters: Query) -> Iterator[ColumnElement[b
     if filters.uses is not None:
         yield _uses(filters.uses)
     if filters.by is not None:
+        if filters.statuses and not TERMINAL.intersection(filters.statuses):
+            yield _jobs.c.live == 1  # by its index, since the submitter is in the large rows
         submitter = _jobs.c.spec[("properties", CREATED_BY)].as_string()
         yield func.coalesce(submitter, OWNER) == filters.by
     if filters.mentions:
