@@ -211,3 +211,18 @@ def test_the_name_says_whose_job_it_is():
     text = script(GANG._replace(env={OF: "anna; id"}), "allranks h job.1", "/f")
     assert "#SBATCH --job-name=job.1@anna__id\n" in text
     assert "#SBATCH --job-name=job.1\n" in script(GANG, "allranks h job.1", "/f")
+
+
+def test_agents_of_a_shared_home_import_from_the_copy_in_it():
+    agent = next(line for line in script(GANG, "m", "/f").split("\n") if "AGENT_CODE" in line)
+    program = f'{agent}\nprintf %s "${{PYTHONPATH-none}}"'
+    for code, before, after in (
+        ("/h/pinned/a", None, "/h/pinned/a"),
+        ("/h/pinned/a", "/site", "/h/pinned/a:/site"),
+        ("", "/site", "/site"),  # none could be made; an empty entry would be the working folder
+        ("", None, "none"),
+    ):
+        env = {"ALLRANKS_AGENT_CODE": code} | ({} if before is None else {"PYTHONPATH": before})
+        done = subprocess.run(["bash", "-c", program], env=env, capture_output=True, text=True)
+        assert done.stdout == after
+    assert "AGENT_CODE" not in script(GANG, "m", "/f", "/agent.tar")
