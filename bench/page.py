@@ -221,6 +221,12 @@ def _list(site: Site, jobs: int) -> dict[str, float]:
             f"INSERT INTO jobs (name, {rest}) SELECT 'copy-' || k, {rest} FROM jobs, n "
             "WHERE jobs.name = 'one'"
         )
+        columns = [row[1] for row in database.execute("PRAGMA table_info(job_annotations)")]
+        rest = ", ".join(f'"{each}"' for each in columns if each != "job_id")
+        database.execute(
+            f"INSERT INTO job_annotations (job_id, {rest}) SELECT jobs.id, {rest} FROM jobs, "
+            "job_annotations WHERE jobs.name LIKE 'copy-%'"
+        )
     site.home.allranks("server", "start")
     found = {}
     with site.pages() as (page,):
