@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 from collections.abc import Iterator
+
+
+def connect(path: str | os.PathLike[str], timeout: float | None = None) -> socket.socket:
+    """Connect to a socket of any path, however long. Raises OSError."""
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connected.settimeout(timeout)
+    try:
+        with short_path(path) as short:
+            connected.connect(short)
+    except OSError:
+        connected.close()
+        raise
+    return connected
 
 
 @contextlib.contextmanager

@@ -22,7 +22,6 @@ from allranks.errors import AllranksError, Conflict, ServerError
 from allranks.http_limits.connection_limit import Listener
 from allranks.server import handover
 from allranks.server.handover import Inherited
-from allranks.server.http.agents_listener import free_port
 from allranks.server.port_holder import holder
 from allranks.settings import Home, read_json
 from allranks.version import __version__
@@ -181,7 +180,12 @@ def _listen(home: Home, port: int | None) -> list[socket.socket]:
     there is IPv6, on `::1`, too: browsers ask it first for the names of services' pages."""
     previous = _previous_port(home)
     requested = port if port is not None else previous
-    number = free_port() if requested is None else requested
+    number = requested
+    if number is None:
+        # lazy: only for a home's very first server
+        from allranks.agent.network.ports import free_port
+
+        number = free_port()
     try:
         listening: list[socket.socket] = [Listener(socket.AF_INET, ("127.0.0.1", number))]
         try:

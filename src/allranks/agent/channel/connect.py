@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 from typing import TYPE_CHECKING
 
 from allranks.channel import PROTOCOL, Connection
 from allranks.http_client import Client
-from allranks.unix_sockets import short_path
 
 if TYPE_CHECKING:
     from allranks.agent.channel.channel_opener import Request
 
 _CONNECT = 20.0
-
-
-def to_socket(path: str) -> socket.socket:
-    """Connect to a Unix socket of any path, however long. Raises OSError."""
-    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with short_path(path) as short:
-            connected.connect(short)
-    except OSError:
-        connected.close()
-        raise
-    return connected
 
 
 def connect(request: Request, index: int) -> Connection:

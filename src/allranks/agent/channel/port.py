@@ -8,7 +8,8 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from allranks.agent.channel.connect import connect, to_socket
+from allranks import unix_sockets
+from allranks.agent.channel.connect import connect
 from allranks.channel import Connection, Frame, relay
 from allranks.errors import AllranksError
 
@@ -58,7 +59,7 @@ def _connected(request: Request) -> tuple[socket.socket | None, str]:
     """A connection to the port, or why there is none."""
     if request["socket"]:
         try:
-            return to_socket(request["socket"]), ""
+            return unix_sockets.connect(request["socket"]), ""
         except OSError as error:
             return None, f"the service does not answer: {(error.strerror or str(error)).lower()}"
     port, reason = request["port"], ""

@@ -15,9 +15,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from allranks import folder_trees
+from allranks import folder_trees, unix_sockets
 from allranks.agent.channel.channel_process import end_in_container
-from allranks.agent.channel.connect import to_socket
 from allranks.agent.processes.keeper import become_subreaper, end_descendants
 from allranks.agent.processes.ranks import last_lines
 
@@ -84,7 +83,7 @@ def _run(request: ServiceRequest) -> None:
 def _listens(request: ServiceRequest) -> bool:
     with contextlib.suppress(OSError):
         if request["socket"]:
-            to_socket(f"{request['folder']}/{request['socket']}").close()
+            unix_sockets.connect(f"{request['folder']}/{request['socket']}").close()
         else:
             socket.create_connection(("127.0.0.1", request["port"]), _LOOK).close()
         return True

@@ -7,7 +7,6 @@ ends them; their own end is no failure of the job.
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import threading
@@ -15,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+from allranks.agent.network.ports import LOOPBACK, free_port
 from allranks.agent.processes.ranks import SHELL
 from allranks.core.plan import ServiceTask
 from allranks.errors import AllranksError
@@ -113,7 +113,7 @@ class Services:
         folder.mkdir(mode=0o700, exist_ok=True)
         on_socket = service.type in _ON_SOCKETS
         path = f"{number}.sock" if on_socket else ""
-        port = 0 if on_socket else service.port or _free_port()
+        port = 0 if on_socket else service.port or free_port(LOOPBACK)
         own = {
             **env,
             "PORT": str(port),
@@ -142,9 +142,3 @@ class Services:
             inside = self._opener.container.entering(number, argv, where, own, False)
             request |= {**inside._asdict(), "cwd": "/", "env": self._opener.outside()}  # type: ignore[typeddict-item]
         return request
-
-
-def _free_port() -> int:
-    with socket.socket() as tried:
-        tried.bind(("127.0.0.1", 0))
-        return int(tried.getsockname()[1])

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from allranks.errors import EngineError
 
+LOOPBACK = "127.0.0.1"
 _TRIES = 2000
 # Ports that scripts and tools fix themselves: PyTorch's, those of its tutorials, and Ray's.
 _OTHERS = frozenset({29500, 29400, 12355, 12345, 23456, 10001})
@@ -50,6 +51,14 @@ def release(held: list[socket.socket]) -> None:
     for sock in held:
         sock.close()
     held.clear()
+
+
+def free_port(address: str = "") -> int:
+    """The number of a free port, which is not held. Raises EngineError."""
+    held = hold(1, address)
+    (number,) = numbers(held)
+    release(held)
+    return number
 
 
 class PortConflict(EngineError):

@@ -50,10 +50,9 @@ def _create(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace) -> int:
     tokens = find_server.ask(routes.list_tokens)
-    if not tokens and not options.json:
-        show.talk("no tokens yet; the owner of the home needs none")
-        show.talk("\nhint: allranks server token create NAME")
-        return 0
+    empty = (
+        "no tokens yet; the owner of the home needs none\n\nhint: allranks server token create NAME"
+    )
     rows = [
         (
             each["name"],
@@ -65,7 +64,7 @@ def _list(options: argparse.Namespace) -> int:
         for each in tokens
     ]
     head = ("NAME", "ROLE", "EXPIRES", "CREATED", "LAST USED")
-    return show.listing(options, tokens, head, rows)
+    return show.listing(options, tokens, head, rows, empty)
 
 
 def _revoke(options: argparse.Namespace) -> int:

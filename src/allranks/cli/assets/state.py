@@ -23,9 +23,6 @@ def list_states_options(parser: argparse.ArgumentParser) -> None:
 
 def list_states(options: argparse.Namespace) -> int:
     states = find_server.ask(routes.list_states, own=options.own or None)
-    if not states and not options.json:
-        show.talk("no states yet\n\nhint: allranks run --state NAME -- COMMAND")
-        return 0
     rows = [
         (
             state["name"],
@@ -38,7 +35,8 @@ def list_states(options: argparse.Namespace) -> int:
         for state in states
     ]
     head = ("NAME", "VERSION", "FILES", "SIZE", "SAVED", "USED BY")
-    return show.listing(options, states, head, rows)
+    empty = "no states yet\n\nhint: allranks run --state NAME -- COMMAND"
+    return show.listing(options, states, head, rows, empty)
 
 
 def show_state_options(parser: argparse.ArgumentParser) -> None:

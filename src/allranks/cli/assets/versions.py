@@ -126,10 +126,8 @@ def print_list(
     assets = find_server.ask(versions, name=options.name or None)
     if options.name and not assets:
         raise _not_found(collection, options.name)
-    if not assets and not options.json:
-        show.talk(f"no {collection} yet\n\nhint: {usage}")
-        return 0
-    return show.listing(options, assets, head, [row(asset) for asset in assets])
+    empty = f"no {collection} yet\n\nhint: {usage}"
+    return show.listing(options, assets, head, [row(asset) for asset in assets], empty)
 
 
 def _not_found(collection: str, name: str) -> NotFound:

@@ -199,9 +199,6 @@ def list_sessions_options(parser: argparse.ArgumentParser) -> None:
 
 def list_sessions(options: argparse.Namespace) -> int:
     jobs = [job for job in _sessions() if options.all or job["status"] not in TERMINAL]
-    if not jobs and not options.json:
-        show.talk("no session: allranks dev starts one")
-        return 0
     rows = [
         (
             job["name"],
@@ -213,7 +210,8 @@ def list_sessions(options: argparse.Namespace) -> int:
         )
         for job in jobs
     ]
-    return show.listing(options, jobs, ("NAME", "STATUS", "SIZE", "COMPUTE", "BY", "AGE"), rows)
+    head = ("NAME", "STATUS", "SIZE", "COMPUTE", "BY", "AGE")
+    return show.listing(options, jobs, head, rows, "no session: allranks dev starts one")
 
 
 def stop_options(parser: argparse.ArgumentParser) -> None:

@@ -117,13 +117,9 @@ def list_endpoints(options: argparse.Namespace) -> int:
         rows += find_server.ask(routes.list_endpoints)
     if options.type != "online":
         rows += find_server.ask(routes.list_batch_endpoints)
-    if not rows and not options.json:
-        show.talk(
-            "no endpoints yet\n\nhint: allranks model deploy MODEL, or endpoint create -f FILE"
-        )
-        return 0
     head = ("NAME", "STATE", "TRAFFIC", "DEPLOYMENTS", "ADDRESS")
-    return show.listing(options, rows, head, [_row(item) for item in rows])
+    empty = "no endpoints yet\n\nhint: allranks model deploy MODEL, or endpoint create -f FILE"
+    return show.listing(options, rows, head, [_row(item) for item in rows], empty)
 
 
 def _row(made: EndpointAnswer | BatchEndpointAnswer) -> tuple[str, ...]:

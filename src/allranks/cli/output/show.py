@@ -118,9 +118,16 @@ def as_line(data: Any) -> None:
     print(json.dumps(data), flush=True)
 
 
-def listing(options: Any, data: Any, head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Print data with --json, else the table of its rows. Returns 0."""
-    as_json(data) if options.json else columns(head, rows)
+def listing(
+    options: Any, data: Any, head: Sequence[str], rows: Sequence[Sequence[str]], empty: str = ""
+) -> int:
+    """Print data with --json, else the table of its rows, or ``empty`` without any. Returns 0."""
+    if options.json:
+        as_json(data)
+    elif empty and not rows:
+        talk(empty)
+    else:
+        columns(head, rows)
     return 0
 
 

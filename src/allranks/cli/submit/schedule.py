@@ -75,11 +75,9 @@ def list_schedules_options(parser: argparse.ArgumentParser) -> None:
 
 def list_schedules(options: argparse.Namespace) -> int:
     rows = find_server.ask(routes.list_schedules)
-    if not rows and not options.json:
-        show.talk("no schedules yet\n\nhint: allranks schedule create -f FILE")
-        return 0
     head = ("NAME", "STATUS", "WHEN", "NEXT", "LAST JOB", "MISSED")
-    return show.listing(options, rows, head, [_row(row) for row in rows])
+    empty = "no schedules yet\n\nhint: allranks schedule create -f FILE"
+    return show.listing(options, rows, head, [_row(row) for row in rows], empty)
 
 
 def _row(each: Mapping[str, Any]) -> tuple[str, ...]:

@@ -25,11 +25,11 @@ from allranks.sdk.jobs.follow import submission_notes
 from allranks.sdk.pipelines.components import Component
 from allranks.sdk.submit.command import Command
 from allranks.sdk.submit.create import check
-from allranks.sdk.submit.nodes import plain
 from allranks.spec import job_parts, schedule
 from allranks.spec.compute import Compute
 from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore
+from allranks.spec.fields.base import plain
 from allranks.spec.fields.problems import nearest
 from allranks.spec.job_parts import Environment
 from allranks.spec.model import Model

@@ -20,9 +20,9 @@ from allranks.sdk.assets.computes import Poller
 from allranks.sdk.assets.provisioning import provisioning_state
 from allranks.sdk.connection import contexts, find_server
 from allranks.sdk.jobs.follow import Following
-from allranks.sdk.submit.nodes import plain
 from allranks.sdk.submit.send import send
 from allranks.spec.endpoint import Deployment, Endpoint, path_of
+from allranks.spec.fields.base import plain
 
 if TYPE_CHECKING:
     from allranks.api.common import Document

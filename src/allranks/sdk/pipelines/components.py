@@ -12,9 +12,10 @@ from allranks.api import routes
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.references import reference
-from allranks.sdk.submit.nodes import Node, plain
+from allranks.sdk.submit.nodes import Node
 from allranks.sdk.submit.pipeline import anchored, prepare_component
 from allranks.sdk.submit.send import send
+from allranks.spec.fields.base import plain
 from allranks.spec.fields.scalars import sendable
 from allranks.spec.pipeline.component import AnyComponent, parse_component
 from allranks.spec.yaml import load

@@ -18,8 +18,8 @@ from allranks.sdk.submit.nodes import (
     building,
     built,
     is_building,
-    plain,
 )
+from allranks.spec.fields.base import plain
 from allranks.spec.pipeline.job import NODE_NAME, PipelineJob
 
 if TYPE_CHECKING:

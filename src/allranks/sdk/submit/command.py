@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import PrivateAttr
 
-from allranks.sdk.submit.nodes import Node, is_building, plain
+from allranks.sdk.submit.nodes import Node, is_building
 from allranks.sdk.submit.pipeline import anchored
+from allranks.spec.fields.base import plain
 from allranks.spec.job import CommandJob
 from allranks.spec.job_parts import Resources
 from allranks.spec.sweep.build import build_sweep

@@ -12,7 +12,7 @@ from allranks.sdk.connection import find_server
 from allranks.sdk.jobs.names import no_job
 from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.script_notes import script_notes
-from allranks.sdk.submit.send import Snapshots, post, send
+from allranks.sdk.submit.send import Snapshots, send
 from allranks.sdk.submit.shell import Shell
 from allranks.sdk.submit.shell_variables import with_shell_variables
 from allranks.spec.any_job import AnyJob
@@ -78,7 +78,7 @@ def create_all(
     snapshots = {each.digest: each for _, several, _ in prepared for each in several}
     submissions = [submission for submission, _, _ in prepared]
     with find_server.connect() as client:
-        made: list[CreatedJob] = post(
+        made: list[CreatedJob] = send(
             client,
             submissions,
             [*snapshots.values()],

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
-
 from allranks.errors import UsageError
+from allranks.spec.fields.base import plain
 from allranks.spec.pipeline.nodes import ComponentNode
 from allranks.spec.sweep.build import with_parameters
 from allranks.spec.sweep.search_space import DISTRIBUTIONS
@@ -246,15 +245,6 @@ def bound(value: Any) -> Any:
     if isinstance(value, PipelineInput):
         return str(value)
     return plain(value)
-
-
-def plain(value: Any) -> Any:
-    """A model's data without default values, with its type."""
-    if not isinstance(value, BaseModel):
-        return value
-    data = value.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    kind = getattr(value, "type", None)
-    return {"type": str(kind), **data} if kind else data
 
 
 def is_building() -> bool:

@@ -25,35 +25,6 @@ _AT_ONCE = nullcontext()
 
 def send(
     client: Client,
-    submission: Mapping[str, Any] | None,
-    snapshots: Snapshots = (),
-    progress: OnProgress = unheard,
-    *,
-    to: tuple[str, str] = routes.create_job.at(),
-    timeout: float | None = None,
-    allow_large_data: bool = False,
-    note: Callable[[str], None] = lambda sentence: None,
-    asking: AbstractContextManager[None] = _AT_ONCE,
-) -> Any:
-    """Submit ``to`` a route, uploading code and data that the server lacks; returns the server's
-    answer, by default a `CreatedJob`. If interrupted, tell the server to discard the code. ``note``
-    receives what was uploaded; each request that may submit is made in the context ``asking``.
-    Raises DataTooLarge unless ``allow_large_data``."""
-    return post(
-        client,
-        submission,
-        snapshots,
-        progress,
-        to=to,
-        timeout=timeout,
-        allow_large_data=allow_large_data,
-        note=note,
-        asking=asking,
-    )
-
-
-def post(
-    client: Client,
     submission: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
     snapshots: Snapshots = (),
     progress: OnProgress = unheard,
@@ -64,7 +35,10 @@ def post(
     note: Callable[[str], None] = lambda sentence: None,
     asking: AbstractContextManager[None] = _AT_ONCE,
 ) -> Any:
-    """Like ``send``, for a list as well; returns the server's reply."""
+    """Submit one, or a list, ``to`` a route, uploading code and data that the server lacks; returns
+    the server's answer, by default a `CreatedJob`. If interrupted, tell the server to discard the
+    code. ``note`` receives what was uploaded; each request that may submit is made in the context
+    ``asking``. Raises DataTooLarge unless ``allow_large_data``."""
     sent: list[str] = []
     is_job = to[1].startswith(routes.create_job.path)
     if find_server.of_another_home():

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import random
 import secrets
-import socket
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from allranks.agent.network.ports import LOOPBACK, free_port
 from allranks.core.endpoints.decide import refused
 from allranks.core.endpoints.events import Event
 from allranks.core.endpoints.record import Deployment, Replica
@@ -74,7 +74,7 @@ class ReplicaJobs:
             # another.
             address = f"far:{secrets.token_hex(8)}:{random.choice(_PORTS)}"
         elif listens_on_port(row.submission["spec"]):
-            address = f"tcp:{_free_port()}"
+            address = f"tcp:{free_port(LOOPBACK)}"
         return Replica(name, row.revision, address, now, model=row.model)
 
     def start(self, row: Deployment, replica: Replica) -> None:
@@ -129,9 +129,3 @@ def listens_on_port(spec: Mapping[str, Any]) -> bool:
         environment.get("image") or environment.get("build")
     )
     return in_container or "-m allranks_scoring" not in spec["command"]
-
-
-def _free_port() -> int:
-    with socket.socket() as made:
-        made.bind(("127.0.0.1", 0))
-        return int(made.getsockname()[1])

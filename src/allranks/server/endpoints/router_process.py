@@ -18,7 +18,7 @@ from allranks.agent.processes.ranks import last_lines
 from allranks.errors import ServerError
 from allranks.serve.table import FORMAT
 from allranks.settings import read_json
-from allranks.unix_sockets import short_path
+from allranks.unix_sockets import connect
 
 # Seconds for its start, for an answer, and for its end.
 _START, _ANSWER, _END = 20.0, 5.0, 35.0
@@ -95,7 +95,7 @@ class RouterProcess:
 
     def _exchange(self, order: Any) -> Any:
         if self._connection is None:
-            self._connection = self._connected()
+            self._connection = connect(self._folder / "control", _ANSWER)
         self._connection.sendall(json.dumps(order).encode() + b"\n")
         data = b""
         while not data.endswith(b"\n"):
@@ -104,17 +104,6 @@ class RouterProcess:
                 raise ConnectionError("the router has ended")
             data += piece
         return json.loads(data)
-
-    def _connected(self) -> socket.socket:
-        made = socket.socket(socket.AF_UNIX)
-        made.settimeout(_ANSWER)
-        try:
-            with short_path(self._folder / "control") as path:
-                made.connect(path)
-        except OSError:
-            made.close()
-            raise
-        return made
 
     def _close(self) -> None:
         if self._connection is not None:

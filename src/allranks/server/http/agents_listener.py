@@ -143,6 +143,9 @@ class AgentsListener:
         """The home's port for agents, chosen once: running agents know no other."""
         with self._making:
             if not self._home.agents_port.exists():
+                # lazy: only for a home's very first server
+                from allranks.agent.network.ports import free_port
+
                 folder_trees.write_file(self._home.agents_port, json.dumps({"port": free_port()}))
         port = read_json(self._home.agents_port, dict).get("port")
         if not isinstance(port, int):
@@ -159,16 +162,6 @@ class AgentsListener:
             if not self._home.certificate.exists():
                 folder_trees.write_file(self._home.certificate, _new_certificate())
         return self._home.certificate
-
-
-def free_port() -> int:
-    """A TCP port that nothing listens on."""
-    from allranks.agent.network import ports  # lazy: only for a home's very first server
-
-    held = ports.hold(1)
-    (number,) = ports.numbers(held)
-    ports.release(held)
-    return number
 
 
 def _new_certificate() -> bytes:

@@ -85,7 +85,7 @@ async def pass_on(path: str, call: Call, receive: Receive, send: Send) -> None:
         started = True
         await send(message)
 
-    work = asyncio.create_task(forward(path, call, _body(receive, call.size), relay))
+    work = asyncio.create_task(forward(path, call, body_of(receive, call.size), relay))
     gone = asyncio.create_task(_disconnected(receive)) if call.size == 0 else None
     try:
         await asyncio.wait({work, *([gone] if gone else [])}, return_when="FIRST_COMPLETED")
@@ -106,11 +106,12 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
-async def _body(receive: Receive, size: int | None) -> AsyncIterator[bytes]:
+async def body_of(receive: Receive, size: int | None = None) -> AsyncIterator[bytes]:
+    """The body of a request. Raises ConnectionError if its caller goes."""
     while size != 0:
         message = await receive()
         if message["type"] != "http.request":
-            raise ConnectionError("the browser has gone")
+            raise ConnectionError("the client disconnected")
         yield message.get("body", b"")
         if not message.get("more_body"):
             return

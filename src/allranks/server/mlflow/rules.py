@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode
@@ -169,22 +169,22 @@ def is_foreign_place(body: Mapping[str, Any]) -> bool:
 
 def metrics(request: Request) -> list[dict[str, Any]]:
     """The metrics that a request logs: each with key, value, step and timestamp (ms)."""
-    call, body = _CALL.fullmatch(request.path), request.body
-    if call is None or request.method != "POST" or not isinstance(body, dict):
-        return []
-    if call[1] == "runs/log-metric":
-        return [body]
-    return list(body.get("metrics") or ()) if call[1] == "runs/log-batch" else []
+    return _logged(request, ("runs/log-metric",), "metrics")
 
 
 def parameters(request: Request) -> list[dict[str, Any]]:
     """The parameters that a request logs: each with key and value."""
+    return _logged(request, ("runs/log-parameter", "runs/log-param"), "params")
+
+
+def _logged(request: Request, calls: Collection[str], key: str) -> list[dict[str, Any]]:
+    """What one of the ``calls`` logs alone, or a batch in its ``key``."""
     call, body = _CALL.fullmatch(request.path), request.body
     if call is None or request.method != "POST" or not isinstance(body, dict):
         return []
-    if call[1] in ("runs/log-parameter", "runs/log-param"):
+    if call[1] in calls:
         return [body]
-    return list(body.get("params") or ()) if call[1] == "runs/log-batch" else []
+    return list(body.get(key) or ()) if call[1] == "runs/log-batch" else []
 
 
 def registers(request: Request) -> bool:

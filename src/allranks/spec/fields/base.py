@@ -64,3 +64,12 @@ class Asset(Part):
         name = getattr(self, "name", None)
         version = getattr(self, "version", None)
         return f"azureml:{name}:{version}" if name and version else None
+
+
+def plain(value: Any) -> Any:
+    """A model's data without default values, with its type."""
+    if not isinstance(value, BaseModel):
+        return value
+    data = value.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    kind = getattr(value, "type", None)
+    return {"type": str(kind), **data} if kind else data

@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel
-
+from allranks.spec.fields.base import plain
 from allranks.spec.job import CommandJob
 from allranks.spec.job_keys import JobKeys
 from allranks.spec.sweep.job import LATER, SweepJob, Trial, default_trials
@@ -42,13 +41,11 @@ def build_sweep(
     }
     if policy is not None:
         sweep["early_termination"] = policy
-    sweep["search_space"] = {name: _plain(value) for name, value in sweep["search_space"].items()}
+    sweep["search_space"] = {name: plain(value) for name, value in sweep["search_space"].items()}
     if "max_total_trials" not in limits and (most := default_trials(sweep)) is not None:
         limits["max_total_trials"] = most
     limits.setdefault("max_total_trials", LATER)
-    made = SweepJob.parse(
-        {**{key: _plain(value) for key, value in sweep.items()}, "limits": limits}
-    )
+    made = SweepJob.parse({**{key: plain(value) for key, value in sweep.items()}, "limits": limits})
     return made.based(job.base) if job.base is not None else made
 
 
@@ -58,11 +55,3 @@ def with_parameters(command: str, names: Mapping[str, Any]) -> str:
         pattern = rf"(\$\{{\{{\s*)inputs\.{re.escape(name)}(\s*\}}\}})"
         command = re.sub(pattern, rf"\g<1>search_space.{name}\g<2>", command)
     return command
-
-
-def _plain(value: Any) -> Any:
-    if not isinstance(value, BaseModel):
-        return value
-    data = value.model_dump(mode="json", exclude_defaults=True)
-    kind = getattr(value, "type", None)
-    return {"type": kind, **data} if kind else data

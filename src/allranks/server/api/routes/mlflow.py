@@ -28,7 +28,7 @@ from allranks.errors import AllranksError, Forbidden, NotFound, Unauthorized
 from allranks.server.auth.identity import Caller, bearer
 from allranks.server.auth.roles import Person
 from allranks.server.dependencies import Services
-from allranks.server.http.forward import Call, forward
+from allranks.server.http.forward import Call, body_of, forward
 from allranks.server.jobs import mlflow_models
 from allranks.server.mlflow import rules
 from allranks.server.mlflow.runs import ours
@@ -131,7 +131,7 @@ class Proxy:
             if rules.registers(request):
                 await self._register(None, socket, request, headers, receive, send)
             else:
-                await self._pass(socket, request, headers, _body(receive), send)
+                await self._pass(socket, request, headers, body_of(receive), send)
         else:
             await self._for_job(who, socket, request, headers, receive, send)
 
@@ -237,14 +237,14 @@ class Proxy:
             return
         metrics, parameters = rules.metrics(request), rules.parameters(request)
         if not (metrics or parameters):
-            await self._pass(socket, request, headers, _body(receive), send)
+            await self._pass(socket, request, headers, body_of(receive), send)
             return
         messages: list[Any] = []
 
         async def keep(message: Any) -> None:
             messages.append(message)
 
-        await self._pass(socket, request, headers, _body(receive), keep)
+        await self._pass(socket, request, headers, body_of(receive), keep)
         if messages[0]["status"] < 300:
             # Stored before the client gets its answer, so that it retries after a failure.
             (run,) = verdict.runs
@@ -278,7 +278,7 @@ class Proxy:
         async def keep(message: Any) -> None:
             messages.append(message)
 
-        await self._pass(socket, request, headers, _body(receive), keep)
+        await self._pass(socket, request, headers, body_of(receive), keep)
         if messages[0]["status"] < 300:
             body = b"".join(each.get("body", b"") for each in messages)
             runs = self._tracking.runs
@@ -360,16 +360,6 @@ def token(headers: Headers) -> str | None:
         return None
 
 
-async def _body(receive: Messages) -> AsyncIterator[bytes]:
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise ConnectionError("the client disconnected")
-        yield message.get("body", b"")
-        if not message.get("more_body"):
-            return
-
-
 async def _once(data: bytes) -> AsyncIterator[bytes]:
     yield data
 
@@ -391,7 +381,7 @@ async def _kept_place(receive: Messages) -> dict[str, Any]:
 
 async def _read(receive: Messages) -> bytes:
     data = bytearray()
-    async for piece in _body(receive):
+    async for piece in body_of(receive):
         data += piece
         if len(data) > _MOST:
             raise Refusal(413, "INVALID_PARAMETER_VALUE", f"the body is larger than {_MOST} bytes")
