@@ -64,6 +64,10 @@ class Problem(NamedTuple):
     line: int | None = None
     hint: str | None = None
 
+    def below(self, key: str) -> Problem:
+        """The same of a whole that has the job, or its part, at ``key``."""
+        return self._replace(where=".".join(filter(None, (key, self.where))) or None)
+
     def located(self, file: str | None = None) -> str:
         """The message, prefixed with its location: ``job.yml:4: limits.timeout: …``."""
         place = file or ""

@@ -55,7 +55,7 @@ def definition(file: str | None, overrides: Sequence[str] = ()) -> Iterator[Docu
         with option_errors():
             yield {}
         return
-    from allranks.spec.fields.problems import placed  # lazy: imports the models
+    from allranks.spec.fields.problems import in_file  # lazy: imports the models
     from allranks.spec.fields.scalars import sendable  # lazy: as above
     from allranks.spec.yaml import load  # lazy: as above
 
@@ -66,10 +66,8 @@ def definition(file: str | None, overrides: Sequence[str] = ()) -> Iterator[Docu
         load.override_key(data, lines, override)
     if idle := [key for key in IDLE if key in data]:
         show.talk(f"note: no effect here: {', '.join(idle)}")
-    try:
+    with in_file(name, lines):
         yield sendable(data)
-    except SpecError as error:
-        raise SpecError([placed(problem, lines) for problem in error.problems], file=name) from None
 
 
 def _by_option(problem: Problem) -> Problem:

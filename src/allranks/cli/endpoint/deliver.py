@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks.cli.output.sending import confirm_large_code, confirm_large_data, sending
-from allranks.errors import SpecError
 from allranks.sdk.connection import find_server
 
 
@@ -31,7 +30,7 @@ def deliver(
     # lazy: imports the models
     from allranks.sdk.submit.deployment import on_compute_of_endpoint, prepare_deployment
     from allranks.sdk.submit.send import send
-    from allranks.spec.fields.problems import placed
+    from allranks.spec.fields.problems import in_file
 
     if not is_batch:
         file = file._replace(data=on_compute_of_endpoint(file.data, find_server.connect()))
@@ -47,7 +46,7 @@ def deliver(
                 allow_large=allow,
             ),
         )
-        try:
+        with in_file(options.file, file.lines or {}):
             return confirm_large_data(
                 options,
                 lambda allow: send(
@@ -60,6 +59,3 @@ def deliver(
                     note=note,
                 ),
             )
-        except SpecError as error:
-            problems = [placed(problem, file.lines or {}) for problem in error.problems]
-            raise SpecError(problems, file=error.file or options.file) from None

@@ -13,7 +13,6 @@ from allranks.cli.assets.versions import reference
 from allranks.cli.output import show
 from allranks.cli.output.sending import confirm_large_code, sending
 from allranks.cli.run_options import take
-from allranks.errors import SpecError
 from allranks.sdk.connection import find_server
 
 
@@ -32,7 +31,7 @@ def create(options: argparse.Namespace) -> int:
     # lazy: read YAML and import the models
     from allranks.sdk.submit.pipeline import prepare_component
     from allranks.sdk.submit.send import send
-    from allranks.spec.fields.problems import placed
+    from allranks.spec.fields.problems import in_file
     from allranks.spec.fields.scalars import sendable
     from allranks.spec.pipeline.component import parse_component
     from allranks.spec.yaml import load
@@ -43,21 +42,13 @@ def create(options: argparse.Namespace) -> int:
         load.override_key(data, lines, override)
     data = sendable({**data, **versions.given(options, "name", "version")})
     parse_component(data, lines, options.file)
-    with sending(options) as (line, note):
-        try:
-            made, snapshots = confirm_large_code(
-                options,
-                lambda allow: prepare_component(
-                    data, file.absolute().parent, note, allow, line.report
-                ),
-            )
-            to = routes.create_component.at(label=options.label)
-            component = send(find_server.connect(), made, snapshots, line.report, to=to)
-        except SpecError as error:
-            if error.file is not None:
-                raise
-            problems = [placed(problem, lines) for problem in error.problems]
-            raise SpecError(problems, file=options.file) from None
+    with sending(options) as (line, note), in_file(options.file, lines):
+        made, snapshots = confirm_large_code(
+            options,
+            lambda allow: prepare_component(data, file.absolute().parent, note, allow, line.report),
+        )
+        to = routes.create_component.at(label=options.label)
+        component = send(find_server.connect(), made, snapshots, line.report, to=to)
     name = reference(component)
     if not component["created"]:
         return show.result(options, component, f"{name} already exists: {about(component)}")

@@ -16,7 +16,7 @@ from allranks.cli.output.sending import (
     sending,
 )
 from allranks.cli.run_options import take
-from allranks.errors import SpecError, UsageError
+from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.submit.shell_variables import with_shell_variables
 
@@ -35,7 +35,7 @@ def create(options: argparse.Namespace) -> int:
     from allranks.sdk.submit.prepare import prepare
     from allranks.sdk.submit.schedule import read_schedule
     from allranks.sdk.submit.send import send
-    from allranks.spec.fields.problems import placed
+    from allranks.spec.fields.problems import in_file
 
     file = Path(options.file)
     schedule, job, base, lines = read_schedule(file, options.name)
@@ -47,7 +47,7 @@ def create(options: argparse.Namespace) -> int:
         )
         submission["spec"].pop("name", None)
         body = {"schedule": schedule, "submission": submission}
-        try:
+        with in_file(options.file, lines):
             made = confirm_large_data(
                 options,
                 lambda allow: send(
@@ -60,9 +60,6 @@ def create(options: argparse.Namespace) -> int:
                     note=note,
                 ),
             )
-        except SpecError as error:
-            problems = [placed(problem, lines) for problem in error.problems]
-            raise SpecError(problems, file=error.file or options.file) from None
     when = f"first job: {_when(made['next_at'])}" if made["next_at"] else "it has no time left"
     if made["trigger"]["type"] == "manual":
         when = f"submit its job with: allranks schedule trigger {made['name']}"

@@ -102,7 +102,7 @@ def _all_prepared(
         try:
             made = _prepared(job, base, words, allow_large, shell)
         except SpecError as error:
-            problems += [p._replace(where=f"jobs.{number}.{p.where}") for p in error.problems]
+            problems += [problem.below(f"jobs.{number}") for problem in error.problems]
             continue
         name = made[0]["spec"]["name"]
         if name in names:

@@ -107,15 +107,11 @@ def _without_containers(build: Mapping[str, Any], folder: Path, file: Path) -> D
 
 def _conda(file: Path, limits: list[str]) -> Document:
     from allranks.core.environments import conda  # lazy: few jobs have such a file
-    from allranks.spec.fields.problems import placed  # lazy: imports the models
+    from allranks.spec.fields.problems import in_file  # lazy: imports the models
 
     data, lines = _yaml(file)
-    try:
+    with in_file(file, lines):
         conda.read(data)
-    except SpecError as error:
-        raise SpecError(
-            [placed(problem, lines) for problem in error.problems], file=str(file)
-        ) from None
     return _with_pip(data, file.parent, limits)
 
 

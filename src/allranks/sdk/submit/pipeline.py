@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ from allranks.sdk.submit.shell import Shell
 from allranks.snapshot.git import GitQuery
 from allranks.snapshot.packages import Package
 from allranks.snapshot.take import Snapshot, take_snapshot
-from allranks.spec.fields.problems import placed
+from allranks.spec.fields.problems import below, in_file
 from allranks.spec.pipeline.bindings import is_bound
 from allranks.spec.pipeline.component import is_data, parse_component
 from allranks.spec.pipeline.job import PACKAGES
@@ -182,7 +181,7 @@ class Reader:
             raise SpecError(Problem("components are nested too deeply", at, hint=hint))
         self._depth += 1
         try:
-            with _of_file(file, lines):
+            with in_file(file, lines):
                 return self.component(data, file.parent, "")
         finally:
             self._depth -= 1
@@ -217,7 +216,7 @@ class Reader:
         wheels = self._wheels if brought else ()
         code, fetched = None, None
         if value is not None:
-            with _keyed(at):
+            with below(at):
                 code, fetched = paths.find_code(value, base)
         elif includes:
             code = includes.pop(0)
@@ -244,7 +243,7 @@ class Reader:
 
     def _with_environment(self, data: Document, base: Path, at: str) -> Document:
         if paths.has_files(data.get("environment")):
-            with _keyed(at):
+            with below(at):
                 data["environment"] = paths.environment_of(data["environment"], base)
         return data
 
@@ -259,7 +258,7 @@ class Reader:
             if isinstance(value, str) and declares_data and not is_bound(value):
                 value = {"path": value}
             if isinstance(value, Mapping) and not is_bound(value.get("path")):
-                with _keyed(at):
+                with below(at):
                     value = paths.located_input(name, value, base)
             inputs[name] = value
         outputs = {
@@ -274,28 +273,3 @@ class Reader:
 
 def _key(at: str, key: str) -> str:
     return f"{at}.{key}" if at else key
-
-
-@contextmanager
-def _keyed(at: str) -> Iterator[None]:
-    """Problems inside get keys that start with ``at``."""
-    try:
-        yield
-    except SpecError as error:
-        if not at:
-            raise
-        problems = [problem._replace(where=f"{at}.{problem.where}") for problem in error.problems]
-        raise SpecError(problems, file=error.file) from None
-
-
-@contextmanager
-def _of_file(file: Path, lines: Mapping[str, int]) -> Iterator[None]:
-    """Errors inside get the name and the lines of a component's file."""
-    try:
-        yield
-    except SpecError as error:
-        if error.file is not None:
-            raise
-        raise SpecError(
-            [placed(problem, lines) for problem in error.problems], file=str(file)
-        ) from None

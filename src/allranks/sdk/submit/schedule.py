@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from allranks.errors import Problem, SpecError
 from allranks.sdk.submit.paths import absolute, without_scheme
 from allranks.spec.any_job import parse_any
-from allranks.spec.fields.problems import placed
+from allranks.spec.fields.problems import below, in_file, placed
 from allranks.spec.fields.scalars import sendable
 from allranks.spec.schedule import parse_schedule
 from allranks.spec.yaml import load
@@ -44,11 +44,8 @@ def read_schedule(
         merged = _merged(job, own)
         made = parse_any(merged, job_lines, str(job_file)).to_dict()
         return data, made, job_file.parent, lines
-    try:
+    with in_file(file, lines), below("create_job"):
         made = parse_any(create_job).to_dict()
-    except SpecError as error:
-        problems = [e._replace(where=f"create_job.{e.where}") for e in error.problems]
-        raise SpecError([placed(each, lines) for each in problems], file=str(file)) from None
     return data, made, base, lines
 
 

@@ -8,12 +8,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from allranks.core.schedule import next_time
-from allranks.errors import MissingCode, SpecError
+from allranks.errors import MissingCode
 from allranks.masking import all_without_credentials
 from allranks.server.dependencies import Services
 from allranks.server.parents.check import check
 from allranks.server.submission.submit import Submission
 from allranks.server.timestamps import iso_time
+from allranks.spec.fields.problems import below
 from allranks.spec.job_type import job_type
 from allranks.spec.schedule import Schedule, parse_schedule
 from allranks.store.jobs.job_rows import snapshots
@@ -31,11 +32,8 @@ def create_schedule(
     schedule = parse_schedule(spec)
     now = datetime.now(UTC)
     made = Submission.load(submission)
-    try:
+    with below("create_job"):
         check(made._replace(spec={**made.spec, "name": schedule.name}), services.planning())
-    except SpecError as error:
-        problems = [e._replace(where=f"create_job.{e.where}", line=None) for e in error.problems]
-        raise SpecError(problems) from None
     first = next_time(schedule.trigger, now, now)
     with services.admission_lock:
         if not all(map(services.blobs.is_complete, codes_of(submission))):

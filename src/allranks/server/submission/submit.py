@@ -272,9 +272,7 @@ def submit_all(submissions: Sequence[Submission], services: Services, by: str) -
                     raise SpecError(Problem("a job of a list continues no other", hint=hint))
                 planned.append(_planned(submission, services, by))
             except SpecError as error:
-                for problem in error.problems:
-                    where = f"jobs.{number}" + (f".{problem.where}" if problem.where else "")
-                    problems.append(problem._replace(where=where))
+                problems += [problem.below(f"jobs.{number}") for problem in error.problems]
     if problems:
         raise SpecError(problems)
     services.require_unchanged([source for _, made in planned for source in _sources(made)])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -99,6 +101,28 @@ def placed(problem: Problem, lines: Mapping[str, int]) -> Problem:
     while where and where not in lines:
         where = where.rpartition(".")[0]
     return problem._replace(line=lines.get(where) or None)
+
+
+@contextmanager
+def below(key: str) -> Iterator[None]:
+    """Problems inside, of what is at ``key`` of a whole, get keys of the whole."""
+    try:
+        yield
+    except SpecError as error:
+        several = [problem.below(key) for problem in error.problems]
+        raise SpecError(several, file=error.file) from None
+
+
+@contextmanager
+def in_file(file: str | Path | None, lines: Mapping[str, int]) -> Iterator[None]:
+    """Problems inside that name no file are of this one, and get the lines of their keys."""
+    try:
+        yield
+    except SpecError as error:
+        if error.file is not None:
+            raise
+        several = [placed(problem, lines) for problem in error.problems]
+        raise SpecError(several, file=None if file is None else str(file)) from None
 
 
 def nearest(word: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, Field
 
 from allranks.errors import Problem, SpecError
-from allranks.spec.fields.problems import nearest, validated, without_none
+from allranks.spec.fields.problems import below, nearest, validated, without_none
 from allranks.spec.fields.scalars import DataName, Integer, Text, Texts
 from allranks.spec.job import MODELS, CommandJob
 from allranks.spec.job_keys import RankKeys
@@ -124,16 +124,9 @@ def read_node(name: str, data: Mapping[str, Any]) -> Node:
     if isinstance(component, Mapping) and component.get("name"):
         named = {"azureml.moduleName": str(component["name"])}
         data = {**data, "properties": {**named, **(data.get("properties") or {})}}
-    try:
+    with below(f"jobs.{name}"):
         kind = node_type(data)
         return _READERS[kind](dict(data)) if kind in _READERS else _refuse(kind)
-    except SpecError as error:
-        errors = [e._replace(where=f"jobs.{name}.{e.where}".rstrip(".")) for e in error.problems]
-        raise SpecError([e._replace(where=_plain(e.where)) for e in errors]) from None
-
-
-def _plain(where: str | None) -> str | None:
-    return where.removesuffix(".None") if where else where
 
 
 def node_type(data: Mapping[str, Any]) -> str:
@@ -195,14 +188,17 @@ def _of_component(data: Mapping[str, Any], kind: type[AnyComponent]) -> Node:
     if not isinstance(component, Mapping):
         raise SpecError(_unresolved(component))
     node = validated(ComponentNode, without_none(data), _MODELS)
-    made = _within("component", lambda: parse_component(component))
+    made: Any
+    with below("component"):
+        made = parse_component(component)
     if not isinstance(made, kind):
         message = f"the component is a {made.type}, and the step is not"
         raise SpecError(Problem(message, "type", hint=f"write `type: {made.type}`"))
     dumped = node.model_dump(mode="json", by_alias=True, exclude_unset=True)
     if isinstance(made, ParallelComponent):
         changed = {**component, **{key: dumped.pop(key) for key in _PARALLEL if key in dumped}}
-        made = _within("component", lambda: parse_component(changed))
+        with below("component"):
+            made = parse_component(changed)
         own = command_job(made)
     else:
         own = made.to_dict()
@@ -238,7 +234,8 @@ def _sweep(data: dict[str, Any]) -> Node:
     snapshot = trial.pop("snapshot", None)
     if trial.keys() & {"inputs", "outputs", "name", "version", "$schema", "type"}:
         component = dict(trial)
-        made = _within("trial", lambda: parse_component(component))
+        with below("trial"):
+            made = parse_component(component)
         if not isinstance(made, CommandComponent):
             raise SpecError(Problem("a trial is a command component", "trial", hint="use one"))
         own = made.to_dict()
@@ -290,16 +287,6 @@ def _unresolved(component: Any, where: str = "component") -> Problem:
         return Problem("the step has no command", "command", hint="add `command` or `component`")
     hint = "give a file, or a registered component: azureml:NAME:VERSION"
     return Problem(f"component {component!r} not found", where, hint=hint)
-
-
-def _within(where: str, make: Callable[[], Any]) -> Any:
-    """What ``make`` returns; the keys of its problems start with ``where``."""
-    try:
-        return make()
-    except SpecError as error:
-        raise SpecError(
-            [e._replace(where=f"{where}.{e.where}" if e.where else where) for e in error.problems]
-        ) from None
 
 
 _READERS: Mapping[str, Callable[[dict[str, Any]], Node]] = {

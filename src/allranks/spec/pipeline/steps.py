@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from allranks.errors import Problem, SpecError
 from allranks.spec.fields.azureml_references import output_uri
-from allranks.spec.fields.problems import nearest, nearest_name
+from allranks.spec.fields.problems import below, nearest, nearest_name
 from allranks.spec.pipeline import bindings
 from allranks.spec.pipeline.bindings import FromParent, FromStep
 from allranks.spec.pipeline.component import (
@@ -93,18 +93,13 @@ class _Resolver:
             self._read_component(pipeline.component)
 
     def _read_component(self, data: Mapping[str, Any]) -> None:
-        try:
+        with below("component"):
             component = parse_component(data)
             if not isinstance(component, PipelineComponent):
                 hint = "name a pipeline component, or put the component into a step"
                 raise SpecError(Problem(f"the component is a {component.type}", None, hint=hint))
             self._jobs = component.jobs
             self._problems += name_problems(component.jobs)
-        except SpecError as error:
-            errors = (e._replace(where=f"component.{e.where or ''}") for e in error.problems)
-            raise SpecError(
-                [problem._replace(where=str(problem.where).strip(".")) for problem in errors]
-            ) from None
         for name in self._outputs.keys() - component.outputs.keys():
             listed = ", ".join(f"`{output}`" for output in component.outputs) or "none"
             message = f"the component has no output `{name}`"

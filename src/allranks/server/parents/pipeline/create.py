@@ -60,10 +60,10 @@ def pipeline_plan(submission: Submission, assets: PlanningAssets) -> tuple[Pipel
             try:
                 check(step)
             except SpecError as error:
-                problems += [_in_step(problem, step) for problem in error.problems]
+                problems += [problem.below(f"jobs.{step.name}") for problem in error.problems]
             except (NotFound, Refused) as error:
-                where = f"jobs.{step.name}" + (f".{error.where}" if error.where else "")
-                problems.append(Problem(error.message, where, hint=error.hint))
+                problem = Problem(error.message, error.where, hint=error.hint)
+                problems.append(problem.below(f"jobs.{step.name}"))
     if problems:
         raise SpecError(problems)
     return pipeline, steps
@@ -143,8 +143,3 @@ def _pinned(spec: Mapping[str, Any], plans: Mapping[str, Plan]) -> dict[str, Any
         for name, node in jobs.items()
     }
     return {**spec, "jobs": made}
-
-
-def _in_step(problem: Problem, step: Step) -> Problem:
-    where = f"jobs.{step.name}.{problem.where}" if problem.where else f"jobs.{step.name}"
-    return problem._replace(where=where, line=None)
