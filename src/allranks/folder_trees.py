@@ -200,6 +200,10 @@ def open_parent(root: str | Path, path: str, make: bool = False) -> tuple[int, s
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(folder, dir_fd=at)
             below = os.open(folder, _THROUGH, dir_fd=at)
+        except NotADirectoryError:
+            if stat.S_ISLNK(os.lstat(folder, dir_fd=at).st_mode):
+                raise OSError(errno.ELOOP, f"{folder} is a symbolic link") from None
+            raise
         finally:
             os.close(at)
         at = below

@@ -25,7 +25,6 @@ from allranks.core.text import flaw
 from allranks.disk_space import is_hole
 from allranks.errors import ServerError
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _PART = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 # The interval of checks whether another download of the same file is done.
 _LOOK = 0.05
@@ -61,7 +60,7 @@ def is_there(folder: Path, path: str, size: int, mtime_ns: int, sha256: str = ""
     try:
         if not _same(os.lstat(folder / path), size, mtime_ns):
             return False
-        os.close(_opened(folder, path.split("/")[:-1], make=False))
+        os.close(_parent(folder, path)[0])
         if sha256:
             with open(folder / path, "rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest() == sha256
@@ -88,7 +87,7 @@ def destination(folder: Path, path: str, part: str, stop: threading.Event) -> It
 def make_folder(folder: Path, path: str) -> None:
     """Make a folder, which may exist. Raises ServerError."""
     try:
-        os.close(_opened(folder, checked(path).split("/"), make=True))
+        os.close(_parent(folder, f"{checked(path)}/-", make=True)[0])
     except OSError as error:
         raise _unwritable(folder / path, error) from error
 
@@ -105,9 +104,8 @@ class Destination:
     """A file that is being written: ``size`` bytes so far, whose CRC-32 is ``crc``."""
 
     def __init__(self, folder: Path, path: str, part: str, stop: threading.Event) -> None:
-        *words, self._name = path.split("/")
         self._part, self._stop = part, stop
-        self._folder = _opened(folder, words, make=True)
+        self._folder, self._name = _parent(folder, path, make=True)
         try:
             self._refuse_a_folder()
             self._file = self._claimed()
@@ -272,8 +270,8 @@ def place_link(folder: Path, path: str, target: str, above: str = "") -> bool:
 def replace_by_link(folder: Path, path: str, target: str) -> None:
     """Make a link, in place of a file or link. Raises OSError. The caller has checked where it
     leads."""
-    *words, name = checked(path).split("/")
-    above, part = _opened(folder, words, make=True), beside(name, ())
+    above, name = _parent(folder, checked(path), make=True)
+    part = beside(name, ())
     try:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(part, dir_fd=above)
@@ -289,34 +287,8 @@ def _same(status: os.stat_result, size: int, mtime_ns: int) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_size == size and near
 
 
-def _opened(folder: Path, words: list[str], *, make: bool) -> int:
-    """A descriptor of the folder ``words`` below ``folder``, the only one that may be a link."""
-    try:
-        at = os.open(folder, _DIRECTORY)
-    except FileNotFoundError:
-        if not make:
-            raise
+def _parent(folder: Path, path: str, *, make: bool = False) -> tuple[int, str]:
+    """As ``folder_trees.open_parent``: ``folder`` is the only one that may be a link."""
+    if make:
         folder.mkdir(parents=True, exist_ok=True)
-        at = os.open(folder, _DIRECTORY)
-    for word in words:
-        above = at
-        try:
-            at = _below(above, word, make)
-        except NotADirectoryError:
-            if stat.S_ISLNK(os.stat(word, dir_fd=above, follow_symlinks=False).st_mode):
-                raise OSError(errno.ELOOP, f"{word} is a symbolic link") from None
-            raise
-        finally:
-            os.close(above)
-    return at
-
-
-def _below(above: int, word: str, make: bool) -> int:
-    try:
-        return os.open(word, _DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
-    except FileNotFoundError:
-        if not make:
-            raise
-    with contextlib.suppress(FileExistsError):  # another connection created it
-        os.mkdir(word, dir_fd=above)
-    return os.open(word, _DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
+    return folder_trees.open_parent(os.path.realpath(folder), path, make)
