@@ -16,7 +16,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 # Bytes: of a short body, and of any that come ahead of who reads them.
 _PIECE, _AHEAD = 1 << 16, 1 << 18
 # Bytes of an answer's head, or of what follows its body.
-_LONGEST_HEAD = 1 << 16
+LONGEST_HEAD = 1 << 16
 # Seconds for the body of a short answer to follow its head.
 _SOON = 0.05
 # Connections to a replica that are opened at once: see `Pool.take`.
@@ -24,14 +24,14 @@ _OPENING = 4
 # Seconds: gunicorn closes idle connections after two, and a request must not meet that.
 _KEPT = 1.5
 # Of a connection, not of what it carries.
-_HOP = frozenset(
+HOP = frozenset(
     (
         *(b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"upgrade"),
         *(b"http2-settings", b"transfer-encoding", b"content-length", b"expect"),
     )
 )
 # Of an answer, that the router sets itself.
-_OWN = _HOP - {b"content-length"} | {b"date", b"server"}
+_OWN = HOP - {b"content-length"} | {b"date", b"server"}
 
 
 class Unsent(ConnectionError):
@@ -70,7 +70,7 @@ class Response:
                 await self._connection.more()
 
 
-class _Found:
+class Received:
     """The parser of a connection and its callbacks. ``is_over``: more came than one answer;
     ``keeps``: the replica keeps the connection; ``is_short``: its body is, and tells its length."""
 
@@ -84,7 +84,7 @@ class _Found:
         self.pieces: list[bytes] = []
         self.has_head = self.complete = self.is_over = self.keeps = self.is_short = False
         self.until_closed = True
-        # ``pending``: bytes since the last of a body, or of a whole head.
+        # ``pending``: bytes since the last of a body, or of the answer's head.
         self.status = self.size = self.pending = 0
 
     def on_message_begin(self) -> None:
@@ -106,9 +106,10 @@ class _Found:
             return
         self.status = self.parser.get_status_code()
         self.has_head = self.status >= 200
-        if not self.has_head:  # 103 and the like: the answer follows
+        if self.has_head:
+            self.pending = 0
+        else:  # 103 and the like: the answer follows
             self.headers, self.until_closed, self.is_short = [], True, False
-        self.pending = 0
 
     def on_body(self, body: bytes) -> None:
         self.pending = 0
@@ -125,7 +126,7 @@ class Connection(asyncio.Protocol):
     """A connection to a replica."""
 
     def __init__(self) -> None:
-        self.received = _Found()
+        self.received = Received()
         self.idle_since = 0.0
         self._loop = asyncio.get_running_loop()
         self._end: str | None = None
@@ -151,7 +152,7 @@ class Connection(asyncio.Protocol):
         except (HttpParserError, HttpParserUpgrade) as error:
             self._ended(str(error))
             return
-        if self.received.pending > _LONGEST_HEAD:
+        if self.received.pending > LONGEST_HEAD:
             self._ended("the head of the answer is too long")
             self.transport.abort()
             return
@@ -365,7 +366,7 @@ class Pool:
 def head(method: str, target: bytes, headers: Headers, length: int | None) -> bytes:
     """The head of a request whose body has ``length`` bytes; None: without a body."""
     lines = [b"%s %s HTTP/1.1" % (method.encode("latin-1"), target)]
-    lines += [b"%s: %s" % header for header in headers if header[0] not in _HOP]
+    lines += [b"%s: %s" % header for header in headers if header[0] not in HOP]
     if length is not None:
         lines.append(b"content-length: %d" % length)
     return b"\r\n".join([*lines, b"", b""])

@@ -4,36 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 
-from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+from httptools import HttpParserError, HttpParserUpgrade
 
-Headers = Sequence[tuple[bytes, bytes]]
+from allranks.serve.upstream import HOP, LONGEST_HEAD, Headers, Received
+
 Receive = Callable[[], Any]
 Send = Callable[[Any], Any]
 
 _PIECE = 1 << 18
-# Bytes of an answer's head, or of what follows its body: the parser keeps them.
-_LONGEST_HEAD = 1 << 16
-# Headers of a connection.
-_HOP = {
-    b"connection",
-    b"keep-alive",
-    b"proxy-connection",
-    b"te",
-    b"trailer",
-    b"upgrade",
-    b"http2-settings",
-    b"transfer-encoding",
-    b"content-length",
-    b"expect",
-    b"host",
-    b"origin",
-    b"referer",
-}
 _ADDRESS = {b"host", b"origin", b"referer"}
 _PRIVATE = {b"authorization", b"cookie"}
+_DROPPED = HOP | _ADDRESS
 
 
 class Call(NamedTuple):
@@ -132,7 +116,7 @@ async def _write_request(
     writer: asyncio.StreamWriter, call: Call, body: AsyncIterator[bytes]
 ) -> None:
     lines = [f"{call.method} {call.target} HTTP/1.1".encode("latin-1")]
-    dropped = _HOP if call.private else _HOP | _PRIVATE
+    dropped = _DROPPED if call.private else _DROPPED | _PRIVATE
     dropped = dropped - _ADDRESS if call.is_own_host else dropped
     lines += [b"%s: %s" % header for header in call.headers if header[0].lower() not in dropped]
     size = b"transfer-encoding: chunked" if call.size is None else b"content-length: %d" % call.size
@@ -148,22 +132,21 @@ async def _write_request(
 
 
 async def _relay_answer(reader: asyncio.StreamReader, method: str, send: Send) -> None:
-    response = _Response()
-    parser = response.parser
+    response = Received()
     started = False
     while not response.complete:
         try:
             data = await reader.read(_PIECE)
             response.pending += len(data)
             if data:
-                parser.feed_data(data)
+                response.parser.feed_data(data)
         except (OSError, HttpParserError, HttpParserUpgrade) as error:
             raise ConnectionError(f"the answer ended early: {error}") from error
-        if response.pending > _LONGEST_HEAD:
+        if response.pending > LONGEST_HEAD:
             raise ConnectionError("the head of the answer is too long")
-        if response.started and not started:
+        if response.has_head and not started:
             started = True
-            start = {"status": parser.get_status_code(), "headers": response.headers}
+            start = {"status": response.status, "headers": response.headers}
             await send({"type": "http.response.start", **start})
         pieces, response.pieces = b"".join(response.pieces), []
         if pieces:
@@ -174,36 +157,3 @@ async def _relay_answer(reader: asyncio.StreamReader, method: str, send: Send) -
     if not started or not (response.complete or response.until_closed or method == "HEAD"):
         raise ConnectionError("the answer ended early")
     await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-class _Response:
-    """The parser and its callbacks. ``pending``: bytes since the last of a body, or of a head."""
-
-    def __init__(self) -> None:
-        self.parser = HttpResponseParser(self)
-        self.pending = 0
-        self.headers: list[tuple[bytes, bytes]] = []
-        self.pieces: list[bytes] = []
-        self.started = self.complete = False
-        self.until_closed = True  # without a length the body ends with the connection
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        lower = name.lower()
-        if lower in (b"content-length", b"transfer-encoding"):
-            self.until_closed = False
-        if lower not in (b"connection", b"keep-alive", b"transfer-encoding", b"server", b"date"):
-            self.headers.append((lower, value))
-
-    def on_headers_complete(self) -> None:
-        self.started = self.parser.get_status_code() >= 200
-        if self.started:
-            self.pending = 0
-        else:  # 103 and the like: the answer follows
-            self.headers, self.until_closed = [], True
-
-    def on_body(self, body: bytes) -> None:
-        self.pending = 0
-        self.pieces.append(body)
-
-    def on_message_complete(self) -> None:
-        self.complete = self.started
