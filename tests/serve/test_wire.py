@@ -170,6 +170,13 @@ def test_an_early_answer_is_not_the_answer(play, early):
     play(scenario, (early, OK), OK.replace(b"200", b"404").replace(b"ok", b"no"))
 
 
+def test_early_answers_without_end_are_none(play):
+    async def scenario(wire: Wire) -> None:
+        assert (await wire.ask())[0] == 502
+
+    play(scenario, (b"HTTP/1.1 103 Early Hints\r\nlink: <a>\r\n\r\n" * 2000, OK))
+
+
 def test_an_answer_too_many_is_nobodys(play):
     async def scenario(wire: Wire) -> None:
         assert await wire.ask() == (200, b"ok")
