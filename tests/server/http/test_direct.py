@@ -113,7 +113,9 @@ def test_code_that_has_changed_under_a_running_server_is_told(
 
     text = asyncio.run(ask())
     has_changed = "the code of allranks has changed since the server started" in text
-    assert has_changed == ("allranks server restart" in text) == (route is late or began is not None)
+    assert (
+        has_changed == ("allranks server restart" in text) == (route is late or began is not None)
+    )
     assert has_changed or "the server failed: AttributeError" in text
 
 
