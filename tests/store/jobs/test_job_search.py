@@ -296,6 +296,8 @@ def test_an_order_by_the_best_of_a_metric(house):
     assert house.names(sort=sort("-best.acc")) == greatest
     assert house.names(sort=sort("-best.acc"), limit=2, name="*e*") == greatest[:2]
     assert house.names(sort=sort("best.acc")) == least
+    with_trials = house.names(sort=sort("-best.acc"), children=True)
+    assert with_trials == [*greatest[:3], "trial", *greatest[3:]]
     ids = {name: house.records.get(name).id for name in ("peak", "sweep", "nan")}
     best = house.records.best_values(ids.values(), sort("-best.acc"))
     assert best == {ids["peak"]: 0.9, ids["sweep"]: 0.7}

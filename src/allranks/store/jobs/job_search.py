@@ -108,12 +108,14 @@ def best_values(connection: Connection, job_ids: Iterable[int], sort: Sort) -> d
     """The least finite value in the history of a metric by job id, if descending the greatest. Of
     all attempts and the lowest rank, and of a sweep that of its best trial."""
     ids = sorted(job_ids)
-    series_of: dict[int, int] = {}
+    job_of, trial_of = dict[int, int](), dict[int, int]()
     for start in range(0, len(ids), _MANY):
         some = ids[start : start + _MANY]
-        trials = select(_trials.c.id, _jobs.c.id).join(_trials, _IS_BEST)
-        sweep_of: dict[int, int] = _pairs(connection, trials.where(_jobs.c.id.in_(some)))
-        of_jobs = (_series.c.job_id.in_([*some, *sweep_of]), _series.c.name == sort.key)
+        trials = select(_jobs.c.id, _trials.c.id).join(_trials, _IS_BEST)
+        trials_of_some = _pairs(connection, trials.where(_jobs.c.id.in_(some)))
+        trial_of |= trials_of_some
+        all_ids = {*some, *trials_of_some.values()}
+        of_jobs = (_series.c.job_id.in_(all_ids), _series.c.name == sort.key)
         # Two queries: the databases would look through all series for each leader.
         leaders = select(_series.c.job_id, _series.c.rank).where(*of_jobs, LEADS)
         rank_of = _pairs(connection, leaders)
@@ -121,13 +123,13 @@ def best_values(connection: Connection, job_ids: Iterable[int], sort: Sort) -> d
         history = history.where(_series.c.kind == METRIC, *of_jobs)
         for series, job, rank in connection.execute(history):
             if job in rank_of and rank == rank_of[job]:
-                series_of[series] = sweep_of.get(job, job)
+                job_of[series] = job
     values: dict[int, float] = {}
     better = max if sort.descending else min
-    for series, bounds in extremes(connection, [*series_of]).items():
-        job, value = series_of[series], better(bounds)
+    for series, bounds in extremes(connection, [*job_of]).items():
+        job, value = job_of[series], better(bounds)
         values[job] = better(value, values.get(job, value))
-    return values
+    return {job: values[source] for job in ids if (source := trial_of.get(job, job)) in values}
 
 
 def _pairs(connection: Connection, query: Select[Any]) -> dict[Any, Any]:
