@@ -31,9 +31,14 @@ class Refusing(BaseHTTPRequestHandler):
     # The order that comes with the answer to events.
     order: dict | None = None
     asked = 0
+    # The queries of requests for orders. Each is answered once this is set.
+    queries: list[str]
+    answers: threading.Event
 
     def do_GET(self):
         Refusing.asked += 1
+        self.queries.append(self.path)
+        self.answers.wait(20)
         if self.over.wait(0.2):
             return self.answer({"error": "unauthorized"}, 401)
         return self.answer({"do": "wait", "attempt": 1, "id": "wait", "server": "", "heard": 0})
@@ -84,6 +89,8 @@ def server():
     Refusing.heard, Refusing.taken, Refusing.over = [], {}, threading.Event()
     Refusing.logs, Refusing.requests, Refusing.room = [], [], True
     Refusing.order, Refusing.asked = None, 0
+    Refusing.queries, Refusing.answers = [], threading.Event()
+    Refusing.answers.set()
     with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as found:
         threading.Thread(target=found.serve_forever, daemon=True).start()
         yield found
@@ -260,6 +267,24 @@ def test_without_that_a_ready_node_asks_at_once(server, tmp_path, monkeypatch):
     outbox.say(Kind.READY, 1)
     link.wake()
     until(lambda: Refusing.asked > 0)
+    outbox.close()
+
+
+@pytest.mark.medium
+def test_an_answer_from_before_that_order_does_not_replace_it(server, tmp_path, monkeypatch):
+    monkeypatch.setattr("allranks.agent.transport.link._FIRST", 0.0)
+    Refusing.order = GO
+    Refusing.answers.clear()
+    outbox, inbox = Outbox(tmp_path, 1, 0), Inbox()
+    link = Link(ServerAddress(f"http://127.0.0.1:{server.server_port}", "t"), 0, outbox, inbox)
+    link.start()
+    until(lambda: Refusing.asked == 1)
+    outbox.say(Kind.READY, 1)
+    link.wake()
+    until(lambda: inbox.order["do"] == "go")
+    Refusing.answers.set()
+    until(lambda: Refusing.asked > 1)
+    assert "known=go&" in Refusing.queries[1]
     outbox.close()
 
 

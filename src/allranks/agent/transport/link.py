@@ -225,8 +225,9 @@ class Link:
         self._asks.wait(_FIRST)
         client = self.server.client(self._timeout)
         while True:
+            before = self._known
             try:
-                query = f"attempt={self.attempt}&known={self._known}&stacks={self._stacks_request}"
+                query = f"attempt={self.attempt}&known={before}&stacks={self._stacks_request}"
                 if self.channel is not None:
                     query += f"&channels={self._last_channel}&profiles={self._last_profile}"
                 if self.guests is not None and (report := self.guests.report()) is not None:
@@ -263,7 +264,8 @@ class Link:
             if order["server"] != self._server_id:
                 self._resend(order)
             with self._ordered:
-                if order["id"] == self._known:
+                # An answer to events may have overtaken this one.
+                if order["id"] == self._known or self._known != before:
                     continue
                 self._known = order["id"]
                 if order["do"] == "prepare":
