@@ -4,6 +4,7 @@ import contextlib
 import http.server
 import json
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -116,6 +117,12 @@ def test_a_command_of_a_cluster_ends(monkeypatch, script):
     with pytest.raises(subprocess.TimeoutExpired):
         answers.output_of(["sh", "-c", script], "", {"PATH": "/usr/bin:/bin"}, 0.2)
     assert time.monotonic() - began < 5
+
+
+def test_a_command_of_a_cluster_needs_no_disk_for_its_input(monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")  # as a full one
+    done = answers.output_of(["cat"], "a\n" * 100_000, {"PATH": "/usr/bin:/bin"}, 20.0)
+    assert (done.returncode, done.stdout) == (0, "a\n" * 100_000)
 
 
 def test_what_slurm_says_may_be_any_text(tmp_path, monkeypatch):

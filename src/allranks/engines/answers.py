@@ -7,7 +7,6 @@ import functools
 import os
 import selectors
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -68,7 +67,7 @@ def output_of(
     end."""
     until, pipe = time.monotonic() + patience, subprocess.PIPE
     output, errors = bytearray(), bytearray()
-    with tempfile.TemporaryFile() as file, selectors.DefaultSelector() as selector:
+    with open(os.memfd_create("input"), "w+b") as file, selectors.DefaultSelector() as selector:
         file.write(input.encode(errors="surrogateescape"))
         file.seek(0)
         with subprocess.Popen(
