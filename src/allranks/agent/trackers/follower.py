@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from allranks import folder_trees
 from allranks.agent.processes.rank_processes import Members
@@ -200,8 +199,8 @@ class TrackerFiles:
         self._parameters |= new
         return new
 
-    def _put(self, path: str, source: BinaryIO) -> None:
+    def _put(self, path: str, image: bytes) -> None:
         # The job can write there, too: no link of its own may lead out.
         record = Path(self._task.record)
         with folder_trees.replace_file(record / kept_images.FOLDER / path, record) as copy:
-            shutil.copyfileobj(source, copy)
+            copy.write(image)

@@ -31,9 +31,9 @@ class KeptImages:
         return self._numbers.total()
 
     def keep(
-        self, image: Image, rank: int | None, root: Path, put: Callable[[str, BinaryIO], None]
+        self, image: Image, rank: int | None, root: Path, put: Callable[[str, bytes], None]
     ) -> None:
-        """Call ``put`` with the path of an image below ``FOLDER`` and the image, which is a file
+        """Call ``put`` with the path of an image below ``FOLDER`` and its bytes, which are a file
         below ``root`` or in the tracker's own. One that cannot be read or put is left out."""
         try:
             with _opened(image.source, root) as source:
@@ -47,7 +47,7 @@ class KeptImages:
                 self._numbers[path] += 1
                 self._bytes += size
                 stem, suffix = os.path.splitext(path)
-                put(f"{stem}_{number}{suffix}" if number else path, source)
+                put(f"{stem}_{number}{suffix}" if number else path, source.read(size))
         except OSError as error:
             self._left_out[(error.strerror or str(error)).lower()] += 1
 

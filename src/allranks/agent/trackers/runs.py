@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from allranks import folder_trees
 from allranks.agent.trackers.kept_images import KeptImages
@@ -99,8 +99,8 @@ def keep_images(files: Files, kept: KeptImages) -> Iterator[tuple[str, bytes]]:
     not fit in memory."""
     images = list[tuple[str, bytes]]()
 
-    def put(place: str, source: BinaryIO) -> None:
-        images.append((place, source.read()))
+    def put(path: str, image: bytes) -> None:
+        images.append((path, image))
 
     for path, reader, prefix in _readers(files):
         with contextlib.suppress(OSError):  # what was wrong with it is told
