@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from allranks.agent.transport.mailbox import ANSWERS, QUESTIONS, write
+from allranks.server.http.request_limits import LIMITS
+from allranks.server.loop import mailbox
 from allranks.server.loop.mailbox import Mailboxes, box, url
 from allranks.settings import Home
 
@@ -77,6 +79,16 @@ def test_what_is_no_request_stops_no_mailbox(tmp_path, put):
 
     asyncio.run(serve())
     assert put is os.mkdir or not os.path.lexists(box(home, "bad.1") / QUESTIONS / "0")
+
+
+def test_no_more_is_read_at_once_than_a_request_may_have(tmp_path, monkeypatch):
+    monkeypatch.setattr(mailbox, "LIMITS", LIMITS._replace(body=1000))
+    url(Home(tmp_path), "a.1")
+    folder = box(Home(tmp_path), "a.1")
+    for name in "123":
+        write(folder / QUESTIONS / name, HEAD, bytes(800))
+    taken = [mailbox._take_requests(folder) for _ in range(3)]
+    assert [len(requests) for requests in taken] == [2, 1, 0]
 
 
 def test_an_answer_is_written_into_the_mailbox_alone(tmp_path):

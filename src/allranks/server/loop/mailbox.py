@@ -87,13 +87,17 @@ def _take_requests(folder: Path) -> list[tuple[str, dict[str, Any], bytes]]:
             names = [entry.name for entry in islice(entries, _AT_ONCE)]
     except OSError:
         return []  # not created yet, or removed
+    size = 0
     for name in sorted(names):
+        if size > LIMITS.body:
+            break  # the next scan takes the others
         path = folder / QUESTIONS / name
         with contextlib.suppress(OSError):  # the agent gave up
             try:
                 head, body = read(path, LIMITS.body + _HEAD)
                 if all(isinstance(head.get(key), str) for key in ("method", "path", "token")):
                     requests.append((name, head, body))
+                    size += len(body)
             except (OSError, ValueError):
                 pass
             path.unlink()
