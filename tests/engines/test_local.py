@@ -77,6 +77,7 @@ def test_the_fork_server_is_started_once_before_the_first_agent(tmp_path):
 
 @pytest.mark.medium
 def test_a_fork_server_that_died_starts_again_from_the_code_of_its_server(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "/opt/obstore")
     with contextlib.closing(ForkServer(Home(tmp_path))) as server:
         paths = []
         for _ in range(2):
@@ -93,6 +94,7 @@ def test_a_fork_server_that_died_starts_again_from_the_code_of_its_server(tmp_pa
             )
         assert paths[0] == paths[1]
         assert str(tmp_path / "pinned") in paths[0]
+        assert paths[0].endswith(":/opt/obstore"), "as the server's own"
 
 
 @pytest.mark.parametrize(

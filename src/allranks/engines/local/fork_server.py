@@ -38,10 +38,10 @@ def of(home: Home) -> ForkServer:
     return _early.pop(home.warm, None) or ForkServer(home)
 
 
-def variables(home: Home) -> Mapping[str, str]:
-    """The variable by which agents find the code that this server began with."""
+def variables(home: Home, *others: str) -> Mapping[str, str]:
+    """The variable by which agents find the code that this server began with, before ``others``."""
     copy = pinned_code.pin(home.pinned)
-    return {} if copy is None else {"PYTHONPATH": str(copy)}
+    return {} if copy is None else {"PYTHONPATH": os.pathsep.join((str(copy), *others))}
 
 
 class ForkServer:
@@ -127,12 +127,14 @@ class ForkServer:
     def _start(self) -> None:
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
+            # What the code needs of others may be there, too.
+            inherited = filter(None, [os.environ.get("PYTHONPATH")])
             self._process = subprocess.Popen(
                 [*ARGV[:-1], "allranks.agent.fork_server"],
                 stdin=its.fileno(),
                 env={
                     **os.environ,
-                    **variables(self._home),
+                    **variables(self._home, *inherited),
                     FORK_SERVER: "1",
                     "ALLRANKS_WARM": str(self._home.warm),
                 },
