@@ -71,16 +71,18 @@ class Samples:
     def series(self, key: str, name: str) -> DeploymentSeries:
         pairs = [*pairwise(self._samples.get(key, ()))]
 
-        def each(value: Callable[[Sample, Sample], Any]) -> list[Any]:
+        def of_pairs(value: Callable[[Sample, Sample], Any]) -> list[Any]:
             return [value(*pair) if pair[1].at - pair[0].at < _APART else None for pair in pairs]
 
         def rates(of: str) -> list[float | None]:
-            return each(
+            return of_pairs(
                 lambda one, two: _increase(getattr(one, of), getattr(two, of)) / (two.at - one.at)
             )
 
         def latencies(of: str) -> list[float | None]:
-            return each(lambda one, two: getattr(two, of) if one.requests != two.requests else None)
+            return of_pairs(
+                lambda one, two: getattr(two, of) if one.requests != two.requests else None
+            )
 
         return {
             "name": name,
@@ -88,8 +90,8 @@ class Samples:
             "requests": rates("requests"),
             "errors": rates("errors"),
             "refused": rates("refused"),
-            "waiting": each(lambda _, two: two.waiting),
-            "ready": each(lambda _, two: two.ready),
+            "waiting": of_pairs(lambda _, two: two.waiting),
+            "ready": of_pairs(lambda _, two: two.ready),
             "p50": latencies("p50"),
             "p95": latencies("p95"),
             "p99": latencies("p99"),
