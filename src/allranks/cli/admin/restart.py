@@ -10,10 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from allranks import file_locks
+from allranks.agent.processes.ranks import last_lines
 from allranks.cli.admin.server import own_home
 from allranks.cli.output import show
 from allranks.errors import Conflict, ServerError
@@ -153,7 +153,7 @@ def _wait_for_next(home: Home, before: Running) -> None:
         if not server.alive:
             break
         time.sleep(0.02)
-    lines = Path(home.log).read_text(errors="replace").splitlines()[-3:]
+    lines = last_lines(home.log, 3)
     raise ServerError(
         f"allranks {__version__} did not start: {' / '.join(lines)[-500:] or 'it printed nothing'}",
         where=str(home.log),
