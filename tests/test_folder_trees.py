@@ -1,5 +1,6 @@
 """Folders of users are walked and removed however deep they are."""
 
+import errno
 import os
 import shutil
 import time
@@ -208,3 +209,11 @@ def test_a_folder_is_as_old_as_the_newest_file_in_it():
     files = {"train.py": 9, "ckpts/step_2/model": 1, "ckpts/step_1/deep/model": 2, "0/x": 0}
     expected = {"ckpts": 2, "ckpts/step_1": 2, "ckpts/step_1/deep": 2, "ckpts/step_2": 1, "0": 0}
     assert folder_trees.newest_times(files) == expected
+
+
+def test_a_link_in_the_way_is_no_folder(tmp_path):
+    """Callers pass over what ranks have put in the way, by this type and number."""
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(NotADirectoryError) as caught:
+        folder_trees.open_parent(tmp_path, "link/a", make=True)
+    assert caught.value.errno == errno.ENOTDIR

@@ -189,7 +189,8 @@ def make(path: str | os.PathLike[str]) -> None:
 
 def open_parent(root: str | Path, path: str, make: bool = False) -> tuple[int, str]:
     """A descriptor of the path's parent folder below ``root``, and the name in it. No link is
-    followed; with ``make``, missing folders are created. Raises OSError."""
+    followed; with ``make``, missing folders are created. Raises OSError, where a link is in the way
+    NotADirectoryError."""
     *folders, name = path.split("/")
     if {"", ".", ".."} & {*folders, name}:
         raise OSError(errno.EINVAL, "not a path below the folder", path)
@@ -200,10 +201,6 @@ def open_parent(root: str | Path, path: str, make: bool = False) -> tuple[int, s
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(folder, dir_fd=at)
             below = os.open(folder, _THROUGH, dir_fd=at)
-        except NotADirectoryError:
-            if stat.S_ISLNK(os.lstat(folder, dir_fd=at).st_mode):
-                raise OSError(errno.ELOOP, f"{folder} is a symbolic link") from None
-            raise
         finally:
             os.close(at)
         at = below

@@ -16,7 +16,7 @@ import stat
 import threading
 import zlib
 from collections.abc import Container, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from allranks import folder_trees
 from allranks.core.data.state_manifest import stays_inside
@@ -291,4 +291,10 @@ def _parent(folder: Path, path: str, *, make: bool = False) -> tuple[int, str]:
     """As ``folder_trees.open_parent``: ``folder`` is the only one that may be a link."""
     if make:
         folder.mkdir(parents=True, exist_ok=True)
-    return folder_trees.open_parent(os.path.realpath(folder), path, make)
+    try:
+        return folder_trees.open_parent(os.path.realpath(folder), path, make)
+    except NotADirectoryError:
+        for above in reversed(PurePosixPath(path).parents):
+            if os.path.islink(folder / above):
+                raise OSError(errno.ELOOP, f"{above.name} is a symbolic link") from None
+        raise
