@@ -227,6 +227,19 @@ def _upgrade(engine: sa.Engine, where: Path | str) -> None:
         _migrate(engine, version, where)
 
 
+def version_of(where: str) -> str | None:
+    """The version of a PostgreSQL database, which stays as it is; None for an empty one. Raises
+    AllranksError."""
+    engine = postgres.connect(where)
+    try:
+        with engine.connect() as connection:
+            return _version(connection)
+    except DBAPIError as error:
+        raise database_error(error, where) from error
+    finally:
+        engine.dispose()
+
+
 def _version(connection: sa.Connection) -> str | None:
     if not sa.inspect(connection).has_table("alembic_version"):
         return None

@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+import sqlalchemy as sa
 
 from allranks.core.data.state_manifest import Entry
 from allranks.core.job.list_filters import Query
@@ -22,7 +23,7 @@ from allranks.errors import Conflict, ServerError, UsageError
 from allranks.events import Event, Kind
 from allranks.server.storage import backup, restore
 from allranks.settings import Home, make
-from allranks.store.database import open_database, opened_database
+from allranks.store.database import open_database, opened_database, version_of
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.state_folders import HEAD, NAMED, OF_JOBS, Put, State, matches
 from allranks.store.jobs.records import Records
@@ -247,6 +248,24 @@ def test_what_is_there_is_neither_overwritten_nor_lost(old: Home, file: Path, tm
     assert not (home.jobs / "mine").exists(), "a new job of that name would write into it"
     assert (aside / "jobs/mine/attempts/1/user_logs/std_log.txt").exists()
     assert (home.jobs / "one/attempts/1/user_logs/std_log.txt").read_text() == "one of o'ld\n"
+
+
+@pytest.mark.medium
+def test_a_backup_leaves_a_postgresql_database_of_another_version_as_it_is(
+    postgres: Any, tmp_path: Path
+):
+    """Its server runs, perhaps, and the backup is for the way back to that version."""
+    home = Home(tmp_path)
+    url = str(postgres.database())
+    home.database_url.write_text(url)
+    with opened_database(url) as database, database.begin() as connection:
+        connection.execute(sa.text("DROP TABLE endpoint_events, endpoints"))
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = 'v3'"))
+    with pytest.raises(ServerError, match="of another version") as caught:
+        backup.write(home, tmp_path / "b.tar", False, quiet)
+    assert "server restart --no-backup" in str(caught.value.hint)
+    assert version_of(url) == "v3"
+    assert not (tmp_path / "b.tar").exists()
 
 
 @pytest.mark.parametrize("with_files", [False, True])

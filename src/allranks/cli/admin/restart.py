@@ -32,6 +32,8 @@ _END, _ANSWER = 30.0, 60.0
 def restart_options(parser: argparse.ArgumentParser) -> None:
     check = "only say whether this version can go on with this home; changes nothing"
     parser.add_argument("--check", action="store_true", help=check)
+    no_backup = "change the database without a backup: you have one, such as PostgreSQL's own"
+    parser.add_argument("--no-backup", action="store_true", help=no_backup)
     parser.epilog = "Jobs go on, and so do commands that wait for them."
 
 
@@ -45,7 +47,7 @@ def restart(options: argparse.Namespace) -> int:
         return show.result(options, {"version": __version__, "ok": True}, *sentences)
     with _alone(home):
         check = upgrade.check(home)
-        backup = _back_up(home) if check.migrates else None
+        backup = _back_up(home) if check.migrates and not options.no_backup else None
         if before.alive and before.url is None:  # it starts
             before = find_server.start_server(home)
         began = time.monotonic()
@@ -74,9 +76,11 @@ def restart(options: argparse.Namespace) -> int:
 def _findings(check: Check, server: Running) -> list[str]:
     running = f"allranks {server.version}" if server.alive else "not running"
     sentences = [f"allranks {check.version} can go on with this home (its server: {running})"]
-    if check.migrates:
-        tried = "tried on a copy" if check.trial else "not tried, PostgreSQL has no copy"
-        sentences.append(f"the database is changed, after a backup ({tried})")
+    if check.trial:
+        sentences.append("the database is changed, after a backup (tried on a copy)")
+    elif check.migrates:
+        sentences.append("the database is changed (not tried: PostgreSQL has no copy)")
+        sentences.append("its backup is yours to make, before `server restart --no-backup`")
     return sentences
 
 

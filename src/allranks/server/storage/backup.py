@@ -18,11 +18,13 @@ from typing import NamedTuple
 
 from allranks import folder_trees, settings
 from allranks.core.transfer_progress import OnProgress, Progress
-from allranks.errors import Conflict, NotFound, UsageError
+from allranks.errors import Conflict, NotFound, ServerError, UsageError
 from allranks.folder_trees import LONGEST
 from allranks.server.storage import backup_archive
 from allranks.settings import Home, database, has_record
-from allranks.store import database_copy
+from allranks.store import database_copy, postgres
+from allranks.store.database import HEAD as NEWEST
+from allranks.store.database import version_of
 from allranks.store.files.blobs import PART
 from allranks.store.files.state_folders import CONTENT, HEAD, NAMED, OF_JOBS, VERSIONS, State
 from allranks.store.files.trees import GOING, TEMPORARY_PREFIX
@@ -61,11 +63,13 @@ def write(home: Home, target: Path, with_files: bool, report: OnProgress) -> Rep
         raise Conflict("the file exists already", where=str(target), hint="choose another name")
     if not target.parent.is_dir():
         raise UsageError("folder not found", where=str(target.parent), hint="create it first")
+    where = database(home)
+    _require_same_version(where)
     with _beside(target.parent) as folder:
         beside = Path(folder, target.name)
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             report(Progress("copying the database"))
-            database_copy.take(database(home), Path(folder, home.database.name))
+            database_copy.take(where, Path(folder, home.database.name))
             left_out = list[str]()
             what = _contents(home, Path(folder), with_files, left_out)
             facts = {"allranks": __version__, "at": time.time(), "with_files": with_files}
@@ -80,6 +84,17 @@ def write(home: Home, target: Path, with_files: bool, report: OnProgress) -> Rep
     torn = list(manifest["torn"])
     size = target.stat().st_size
     return Report(str(target), size, len(manifest["files"]), jobs, with_files, torn, left_out)
+
+
+def _require_same_version(where: Path | str) -> None:
+    """To open a PostgreSQL database would upgrade it, under its server and before the backup."""
+    if isinstance(where, str) and (version := version_of(where)) not in (None, NEWEST):
+        raise ServerError(
+            f"the database is of another version ({version}), which alone can copy PostgreSQL's",
+            where=postgres.shown(where),
+            hint="back it up with that version of allranks, or with pg_dump; then "
+            "`allranks server restart --no-backup`",
+        )
 
 
 def _remember(home: Home, target: Path) -> None:
