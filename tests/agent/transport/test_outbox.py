@@ -28,6 +28,17 @@ def test_a_torn_line_was_never_said(tmp_path):
     assert [event.kind for event in read(tmp_path)] == [Kind.HELLO, Kind.BYE]
 
 
+def test_lines_of_the_job_without_end_are_not_all_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("allranks.agent.transport.outbox._MOST", 3)
+    outbox = Outbox(tmp_path, 1, 0)
+    outbox.say(Kind.HELLO, 1)
+    with (tmp_path / "outbox.jsonl").open("a") as file:
+        file.write("\n\n")
+    outbox.say(Kind.BYE, 1)
+    outbox.close()
+    assert [event.kind for event in read(tmp_path)] == [Kind.HELLO]
+
+
 def test_a_disk_that_has_no_room_for_it_yet(tmp_path):
     """The server hears it all the same; what died has left all of it, once there was room."""
     folder = tmp_path / "not yet"

@@ -7,8 +7,10 @@ be restored from a backup."""
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import threading
+from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,8 +22,8 @@ from allranks.events import Event, Kind
 from allranks.statuses import Reason
 
 NAME = "outbox.jsonl"
-# Bytes that are read of it.
-_LONGEST = 256 << 20
+# Bytes and lines that are read of it: the job can write to it, and the server's loop reads it.
+_LONGEST, _MOST = 64 << 20, 200_000
 # The data of events on which decisions depend.
 _NEEDED = ("reason", "code", "address", "host", "ports", "failed_at", "ended_at", "message")
 
@@ -92,9 +94,10 @@ def read(folder: Path) -> list[Event]:
     with folder_trees.SkipAbsent():  # the job may have put something else in its place
         data = folder_trees.read_file(folder / NAME, _LONGEST)
     events = []
-    for line in data.decode(errors="replace").split("\n"):
+    for line in islice(io.BytesIO(data), _MOST):
         try:
-            events.append(validate_event(repaired(json.loads(line))))
+            text = line.decode(errors="replace")
+            events.append(validate_event(repaired(json.loads(text))))
         except (ValueError, RecursionError, UsageError):
             continue
     return events
