@@ -130,6 +130,11 @@ def test_the_example_by_azures_lines(shared: Allranks, shared_home: Path, files:
     assert shared(*az, *default).returncode == 0  # it is so already
     done = shared(*update, *of, "mini_batch_size=1", "--query", "mini_batch_size")
     assert done.stdout == "1\n", done.stderr
+    words = ("deployment", "update", "words", "-e", "moods")
+    for count in (2, 1):
+        made = answer(shared, *words, "--instance-count", str(count))
+        assert made["spec"]["resources"]["instance_count"] == count
+    assert "no version before" in shared(*words, "--rollback").stderr
     done = shared(*update, *of, "code_configuration.scoring_script=x.py")
     assert "this comes with files" in done.stderr
     words = ("invoke", "-n", "moods", "--input", "texts", "--query", "name", "-o", "tsv")

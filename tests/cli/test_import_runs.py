@@ -167,7 +167,7 @@ def test_images_come_along_and_lead_nowhere_else(shared, tmp_path, code):
         wandb, board_ = json.loads(done.stdout)["jobs"]
         assert (wandb["images"], board_["images"]) == (2, 1), done.stderr
         assert "2 images were left out: not a path below the folder" in done.stderr
-        assert "1 images were left out: too many levels of symbolic links" in done.stderr
+        assert "1 image was left out: too many levels of symbolic links" in done.stderr
     for job in wandb, board_:
         place = f"got/{job['job']}"
         assert shared("job", "download", job["job"], "--all", "-p", place).returncode == 0

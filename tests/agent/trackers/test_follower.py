@@ -126,7 +126,7 @@ def test_an_image_of_wandb_that_is_too_large_or_missing_is_left_out(tmp_path: Pa
         large.truncate(LARGEST_IMAGE + 1)
     files.finish()
     assert [note["message"] for note in files.notes()] == [
-        "1 images were left out: no such file or directory",
+        "1 image was left out: no such file or directory",
         "2 images were left out: each is larger than 10 MB; they are in the tracker's own files",
     ]
 

@@ -59,7 +59,13 @@ def test_the_next_server_continues_with_a_gap():
     assert made["at"] == [1000.0 + PACE, 1000.0 + 20 * PACE, 1000.0 + 21 * PACE]
     for key, values in {"requests": [10.0, None, 1.0], "ready": [1, None, 1]}.items():
         assert made[key] == values
-    for damaged in ({"e": 1}, {"e": [[1]]}, {"e": [["x"] * 9]}, {"e": [[True] * 9]}):
+    for damaged in (
+        {"e": 1},
+        {"e": [[1]]},
+        {"e": [["x"] * 9]},
+        {"e": [[True] * 9]},
+        {"e": [[None] * 9]},
+    ):
         with pytest.raises((TypeError, ValueError)):
             after.restore(damaged)
     assert after.series("e/blue", "blue") == made

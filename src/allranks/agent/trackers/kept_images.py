@@ -12,6 +12,7 @@ from typing import BinaryIO
 from allranks import folder_trees
 from allranks.agent.trackers.names import image_path
 from allranks.agent.trackers.readings import LARGEST_IMAGE, Image
+from allranks.core.amounts import counted
 
 # Images of a job, and their bytes.
 _IMAGES, _BYTES = 10_000, 1 << 30
@@ -52,7 +53,10 @@ class KeptImages:
             self._left_out[(error.strerror or str(error)).lower()] += 1
 
     def notes(self) -> list[str]:
-        return [f"{count} images were left out: {why}" for why, count in self._left_out.items()]
+        return [
+            f"{counted(count, 'image')} {'was' if count == 1 else 'were'} left out: {why}"
+            for why, count in self._left_out.items()
+        ]
 
     def _refusal(self, image: Image, size: int) -> str:
         if image.source is None or size > LARGEST_IMAGE:

@@ -174,10 +174,17 @@ def update_deployment(options: argparse.Namespace) -> int:
     from allranks.spec.batch import with_changes  # lazy: imports the models
     from allranks.spec.yaml.load import changed_keys  # lazy: reads YAML
 
+    if options.rollback:
+        hint = "update it with -f FILE or --set"
+        raise UsageError("a batch deployment has no version before", where="--rollback", hint=hint)
+    changed = list(options.set)
+    if options.instance_count is not None:
+        changed.append(f"resources.instance_count={options.instance_count}")
+    if not changed:
+        hint = "-f FILE, --set KEY=VALUE, or --instance-count N"
+        raise UsageError("nothing to update", hint=hint)
     before = batch.deployment_of(options.endpoint, options.name)
-    changes = changed_keys(before["spec"], options.set)
-    if not options.set:
-        raise UsageError("nothing to update", hint="-f FILE, or --set KEY=VALUE")
+    changes = changed_keys(before["spec"], changed)
     spec, component = with_changes(before["spec"], before["component"], changes)
     body = {"deployment": spec, "component": component}
     to = (options.endpoint, options.name)

@@ -56,7 +56,7 @@ class Samples:
     def restore(self, rows: Mapping[str, Any]) -> None:
         """Continue with the ``rows`` of the server before. Raises TypeError, ValueError."""
         self._samples = {
-            key: tuple(Sample(*map(_number, row)) for row in samples)  # type: ignore[arg-type]
+            key: tuple(Sample(*map(_number, row[:6]), *map(_optional, row[6:])) for row in samples)
             for key, samples in rows.items()
         }
 
@@ -103,11 +103,15 @@ def _increase(before: int, after: int) -> int:
     return after - before if after >= before else after
 
 
-def _number(value: Any) -> int | float | None:
+def _number(value: Any) -> Any:
     """A value of a sample that was kept. Raises TypeError."""
-    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+    if isinstance(value, int | float) and not isinstance(value, bool):
         return value
     raise TypeError(value)
+
+
+def _optional(value: Any) -> Any:
+    return None if value is None else _number(value)
 
 
 def _sample(counts: Mapping[str, Any], now: float) -> Sample:
