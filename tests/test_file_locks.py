@@ -60,4 +60,4 @@ def test_who_has_the_lock_is_signalled(tmp_path: Path, signalled: list[int]) -> 
 def test_a_damaged_file_of_the_server_is_none(tmp_path: Path, text: str) -> None:
     home = Home(tmp_path)
     home.server.write_text(text)
-    assert find_server.look(home) == (None, None, None, False)
+    assert find_server.look(home) == (None, None, None, False, None)

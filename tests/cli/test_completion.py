@@ -66,8 +66,8 @@ def test_commands_and_what_is_behind_them(home):
 def test_options_and_their_values(home, code, monkeypatch):
     assert {"--status", "--sort", "--json"} <= {*texts("job", "list", "-")}
     # One that was given is not offered again, unless it may be repeated.
-    given = texts("job", "list", "--status", "Failed", "--tag", "a", "-")
-    assert "--status" not in given
+    given = texts("job", "list", "--experiment", "a", "--tag", "a", "-")
+    assert "--experiment" not in given
     assert "--tag" in given
     assert "--status" in texts("job", "list", "")
     assert "Completed" in texts("job", "list", "--status", "")

@@ -118,7 +118,7 @@ def test_canceling_a_trial_frees_its_nodes_and_canceling_the_sweep_ends_them(
     assert slurm("job", "cancel", "stop").returncode == 0
     assert ended(slurm, "stop")["counts"] == {"Canceled": 2}
     until(lambda: not cluster.slurm("squeue", "-h"))
-    until(lambda: not [p for p in processes_of(home) if "allranks.agent" in " ".join(p.cmdline())])
+    until(lambda: not [p for p in processes_of(home) if "allranks.agent" in p.cmdline()])
     ready(cluster)
 
 

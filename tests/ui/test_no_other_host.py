@@ -15,7 +15,7 @@ UI = Path(allranks.ui.__file__).parent
 FILES = sorted(path for path in UI.rglob("*") if path.suffix in (".js", ".css", ".svg", ".html"))
 # Names of kinds of XML, which nobody loads.
 NAMES = re.compile(r"https?://www\.w3\.org/(2000|1999|1998|XML)[\w/]*")
-OTHER_HOST = re.compile(r"(https?|wss?):/*[\w%]|[\"'(=]//[\w-]+\.\w")
+OTHER_HOST = re.compile(r"\b(https?|wss?):/*[\w%]|[\"'(=]//[\w-]+\.\w")
 
 
 def test_the_patterns_see_other_hosts() -> None:

@@ -30,7 +30,7 @@ def start_early(home: Home) -> None:
     used = [*home.engines.iterdir()] if home.engines.is_dir() else []
     if not used or any(folder.name == "local" for folder in used):
         _early[home.warm] = started = ForkServer(home)
-        threading.Thread(target=started.start, name="fork server").start()
+        threading.Thread(target=started.start, name="fork server", daemon=True).start()
 
 
 def of(home: Home) -> ForkServer:
