@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -131,17 +130,7 @@ def _replace(home: Home) -> None:
             raise ServerError(message, where=str(home.root), hint=f"see {home.log}")
         lock = file_locks.take(home.lock)
     try:
-        with find_server.open_log(home) as log:
-            subprocess.Popen(
-                [sys.executable, "-P", "-m", "allranks.server", *Inherited(lock).words()],
-                cwd="/",
-                env={**os.environ, "ALLRANKS_HOME": str(home.root)},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=[lock],
-                start_new_session=True,
-            )
+        find_server.start_process(home, Inherited(lock).words(), lock)
     finally:
         os.close(lock)
     _wait_for_next(home, before)

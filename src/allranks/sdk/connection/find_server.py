@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -152,22 +153,9 @@ def end(home: Home, number: signal.Signals) -> None:
 
 def _spawn(home: Home, port: int | None) -> None:
     read, write = os.pipe()
-    argv = [sys.executable, "-P", "-m", "allranks.server", "--ready-fd", str(write)]
-    if port is not None:
-        argv += ["--port", str(port)]
+    words = ["--ready-fd", str(write), *([] if port is None else ["--port", str(port)])]
     try:
-        with open_log(home) as log:
-            started = subprocess.Popen(
-                argv,
-                cwd="/",
-                env={**os.environ, "ALLRANKS_HOME": str(home.root)},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=[write],
-                start_new_session=True,
-            )
-        _STARTED.append(started)
+        start_process(home, words, write)
     finally:
         os.close(write)
     with open(read) as answer:
@@ -180,7 +168,23 @@ def _spawn(home: Home, port: int | None) -> None:
         raise ServerError("the server could not be started", where=str(home.root), hint=hint)
 
 
-def open_log(home: Home) -> BinaryIO:
+def start_process(home: Home, words: Sequence[str], inherited: int) -> None:
+    """Start a server of this version that keeps the descriptor ``inherited``. Raises OSError."""
+    with _open_log(home) as log:
+        started = subprocess.Popen(
+            [sys.executable, "-P", "-m", "allranks.server", *words],
+            cwd="/",
+            env={**os.environ, "ALLRANKS_HOME": str(home.root)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=[inherited],
+            start_new_session=True,
+        )
+    _STARTED.append(started)
+
+
+def _open_log(home: Home) -> BinaryIO:
     settings.make(home)
     try:
         home.log.touch(mode=0o600)
